@@ -199,7 +199,7 @@ def _deliveries(measured: Measured) -> Rows:
     rows: Rows = {}
     for what, path, write in changed:
         log(f"{WATCHERS:,} watchers of {what}")
-        # From the current revision: initial events would be 1 GiB, whose end would be measured with the change.
+        # The watch starts at the current revision: initial events would be 1 GiB, whose end would be measured, too.
         selector = f"?watch=1&labelSelector=bench%3Dbig&resourceVersion={_revision(server, path)}"
         delivery = run_watchers(
             server.port,

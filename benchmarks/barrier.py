@@ -1,6 +1,7 @@
 """Cost of the barrier before SIGTERM.
 
-From the deletion of a pod until it is gone, with and without a Service; the proxies' writes while many are replaced.
+Measures the time from the deletion of a pod until it is gone, with and without a Service, and the proxies' writes while
+many pods are replaced.
 """
 
 from __future__ import annotations

@@ -123,7 +123,7 @@ def _rows(results: Sequence[tuple[Shape, Measurement]], where: str) -> Iterator[
             yield [label, not_measured(found.reason), *[""] * (len(COLUMNS) - 2)]
         else:
             cells = _cells(found.measured["service"], found.measured["direct"])
-            # That of one Service is the time to start a few programs, and to load modules.
+            # The first sync of one Service only measures the start of a few programs and the load of modules.
             yield [label, *cells, f"{found.measured['first sync']:.2f} s" if shape.services > 1 else ""]
 
 

@@ -5,9 +5,9 @@
 It has nothing but loops around system calls, and uses no other module of ours: what is measured is the kernel's work.
 
 The direct path leads through a node of its own, of the same shape, which has no Services: where iptables has a rule for
-each of them, a connection to a pod itself passes all of these, and would be no measure. And IPVS translates what a pod
-answers whenever the client's port was used through the Service of late, also when the client now asks the pod itself,
-who then waits in vain (kubernetes #90042, #107249).
+each of them, a connection to a pod itself passes all of these, and would be no measure. IPVS would disturb the measure,
+too: it translates a pod's answers whenever the client's port was used through the Service of late, even if the client
+now asks the pod itself, and then waits in vain (kubernetes #90042, #107249).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Route(NamedTuple):
 
 
 def main(service: str, rounds: int, seconds: float, port: int, pods: Sequence[str]) -> dict[str, list[Any]]:
-    """Of each path what each round measured."""
+    """Return the results of each round, by path."""
     for name, value in (("tcp_timeout_close", 1), ("tcp_timeout_time_wait", 1)):
         with contextlib.suppress(OSError):  # so that the table of connections does not fill up
             write(f"net/netfilter/nf_conntrack_{name}", value)

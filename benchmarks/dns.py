@@ -275,7 +275,7 @@ def _free_port() -> int:
 
 
 def _pss() -> float:
-    """Of this process, in MiB."""
+    """Return the proportional set size of this process, in MiB."""
     for line in Path("/proc/self/smaps_rollup").read_text().splitlines():
         if line.startswith("Pss:"):
             return int(line.split()[1]) / 1024

@@ -1,9 +1,9 @@
 """The shapes of a benchmark, measured one after the other: on this machine's kernel, or on one brought along.
 
 A benchmark's module has a tuple `Shape`, and `measure(shape)` that returns figures or raises RuntimeError with a reason
-for people. `datapath.py` and `proxy_sync.py` are such. What needs a kernel that this machine may lack is measured in
-user-mode-linux (`tests/guest.py`), an ordinary process on one processor: only what is measured there compares with it.
-In the guest, this module runs as
+for people. `datapath.py` and `proxy_sync.py` are such. Shapes that need a kernel that this machine may lack are
+measured in user-mode-linux (`tests/guest.py`), an ordinary process on one processor: their figures compare only with
+others from there. In the guest, this module runs as
 
     python -m benchmarks.kernels MODULE SHAPE...
 
@@ -25,7 +25,7 @@ from tests import guest
 
 from benchmarks.progress import log
 
-# In which a shape has to be measured: ten thousand Services take a busy machine a while.
+# Time limit for one shape: ten thousand Services take a busy machine a while.
 SECONDS_OF_A_SHAPE = 150
 
 Shape = TypeVar("Shape", bound=tuple[Any, ...])

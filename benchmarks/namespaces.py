@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 _ROOT = Path(__file__).parents[1]
-# One after the other: files in the /proc/net of a namespace belong to its root only if users are mapped before.
+# Two steps: files in the /proc/net of a network namespace belong to its root only if users are mapped before.
 _BECOME_ROOT = ("unshare", "--user", "--map-root-user")
 _ISOLATE = ("unshare", "--net", "--mount")
 

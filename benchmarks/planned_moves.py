@@ -1,8 +1,8 @@
 """Planned moves of a load-balancer address in a lab, under a client that connects all the time: lost connections.
 
-The client is behind a router, the lab's own namespace. By layer 2 and by VRRP one node has the address at a time. By
-BGP the router (BIRD) spreads connections over all nodes, by addresses and ports; what routers send themselves may be
-spread otherwise.
+The client is behind a router, the lab's own namespace. One node at a time has the address with layer 2 and VRRP. With
+BGP the router (BIRD) spreads connections over all nodes, by addresses and ports; it may spread packets that it sends
+itself otherwise.
 """
 
 from __future__ import annotations

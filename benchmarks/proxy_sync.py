@@ -225,7 +225,7 @@ def _objects(shape: Shape) -> Iterator[tuple[bytes, list[bytes]]]:
 
 
 def _pss() -> float:
-    """Of this process, in MiB."""
+    """Return the proportional set size of this process, in MiB."""
     for line in Path("/proc/self/smaps_rollup").read_text().splitlines():
         if line.startswith("Pss:"):
             return int(line.split()[1]) / 1024

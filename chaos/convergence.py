@@ -14,7 +14,7 @@ from bridgehead.objects.core import Node, Pod, Service
 from bridgehead.objects.endpoint_slices import EndpointSlice
 from bridgehead.objects.meta import ObjectKey
 
-# What a ruleset shows of Services and of pods: IPv4 addresses of 10.96.0.0/12 and 10.244.0.0/16, but no networks.
+# Addresses of Services and of pods in a ruleset: IPv4, in 10.96.0.0/12 and 10.244.0.0/16, but no networks.
 _NO_NETWORK = r"\.\d{1,3}\b(?!/(?:\d|[12]\d|3[01])\b)"
 _SERVICE_ADDRESS = re.compile(r"\b10\.(?:9[6-9]|10\d|11[01])\.\d{1,3}" + _NO_NETWORK)
 _POD_ADDRESS = re.compile(r"\b10\.244\.\d{1,3}" + _NO_NETWORK)
@@ -46,7 +46,7 @@ class Convergence:
 def find_unsettled(cluster: Cluster) -> Iterator[str]:
     """Return pods that are not ready and endpoints that are not ready pods, one line each.
 
-    Not pods in back-off, which are as they should be: see `find_in_back_off`.
+    Pods in back-off are left out, as they are as they should be: see `find_in_back_off`.
     """
     for node in cluster.nodes:
         if not node.is_ready:
@@ -115,7 +115,7 @@ def _wrong_endpoints(service: Service, pods: Sequence[Pod], slices: Sequence[End
 def find_wrong_rules(cluster: Cluster, rulesets: Mapping[str, str], mode: str) -> Iterator[str]:
     """Addresses that a node's ruleset lacks, or still has although no Service or endpoint has them; one line for each.
 
-    In userspace mode the endpoints are the proxy's own business.
+    Rules of the userspace mode show no endpoints: the proxy's process has them.
     """
     services = {
         service.key: service.spec.cluster_ip

@@ -35,7 +35,7 @@ class Healer(StrEnum):
 
 @dataclass(frozen=True)
 class Effect:
-    """Which connections may fail, until `settle` seconds after the fault's end.
+    """The connections that may fail, until `settle` seconds after the fault's end.
 
     While something holds up one of `healers`, this goes on, and connections with a role of `hindered` may fail, too.
     """
@@ -90,7 +90,7 @@ _EFFECTS: dict[FaultKind, dict[ClientKind, Effect]] = {
     FaultKind.SLOW_LINK: _effects(_ALL, Role.LINK, settle=3),
     FaultKind.FLUSH_RULES: _effects(_ALL, Role.ENTRY, settle=3, healers=_ENTRY_ONLY),
 }
-# In this mode connections go through the proxy's process.
+# Connections go through the proxy's process in this mode.
 _EFFECTS_OF_USERSPACE: dict[FaultKind, dict[ClientKind, Effect]] = {
     FaultKind.KILL_RUNTIME: _effects(_ALL, *(Role.SOURCE, Role.ENTRY, Role.BACKEND), settle=8, healers=_ALL_HEALERS),
     FaultKind.KILL_PROXY: _effects(_ALL, Role.ENTRY, settle=5, healers=_ALL_HEALERS),

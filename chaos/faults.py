@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-# Of the proxy, in labs: no kernel of theirs need have IPVS.
+# Modes of a lab's proxy; mode ipvs is left out, as not every kernel has IPVS.
 MODES = ("nftables", "iptables", "userspace")
 
 

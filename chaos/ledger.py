@@ -14,7 +14,7 @@ from enum import Enum, auto
 
 
 class Answer(Enum):
-    """Of the API server to a write. UNKNOWN: none came, or one that leaves open what happened."""
+    """Answer of the API server to a write. UNKNOWN: none came, or one that leaves open what happened."""
 
     ACKNOWLEDGED = auto()
     REFUSED = auto()
@@ -46,7 +46,7 @@ class Ledger:
         self.acknowledged = 0
 
     def record(self, name: str, state: str | None, answer: Answer, uid: str = "") -> None:
-        """Of one write: the state it asked for, and with ACKNOWLEDGED the uid that the API answered with."""
+        """Record one write: the state it asked for, and with ACKNOWLEDGED the uid that the API answered with."""
         history = self._histories.setdefault(name, _History())
         if answer is Answer.ACKNOWLEDGED:
             self.acknowledged += 1

@@ -37,8 +37,8 @@ async def running_lab(mode: str) -> AsyncIterator[tuple[Lab, Path | None]]:
 async def _up(lab: Lab) -> AsyncIterator[None]:
     """Run `bridgehead up` in the foreground, which ends its lab at SIGTERM and when nobody reads its output.
 
-    So the lab ends even if this process is killed. No fault is of the load balancer, so the lab has none. A session of
-    its own keeps Ctrl-C from the lab: this process ends it after what it does with the lab.
+    The lab therefore ends even if this process is killed. It has no load balancer, as no fault concerns one. A session
+    of its own keeps Ctrl-C from the lab: this process ends it after what it does with the lab.
     """
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(

@@ -29,7 +29,7 @@ class _PureModules:
 
 _paths = set(PURE_MODULES)
 if sys.version_info < (3, 12):  # later, branches are lines, too
-    # No probes of lines, of which the report says nothing, and no search for lines that have only annotations.
+    # No probes of lines, which the report leaves out, and no search for lines that have only annotations.
     slipcover.slipcover.findlinestarts = lambda _code: ()
     slipcover.slipcover._get_annotation_only_lines = lambda _code: frozenset()
 _slipcover = Slipcover(branch=True, d_miss_threshold=-1)  # to remove probes takes longer than they do

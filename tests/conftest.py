@@ -33,7 +33,7 @@ for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.S
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, _handler)
 
-# What is collected stays until the end (see `pytest_collection_finish`).
+# Collected tests stay until the end (see `pytest_collection_finish`).
 gc.disable()
 
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)

@@ -98,7 +98,7 @@ class Guest:
                     "con=null", "con0=null,fd:1",
                     f"ssl0=null,fd:{theirs}",
                     "quiet",
-                    # What the kernel does not know goes to the first process, as its environment.
+                    # Parameters that the kernel does not know become the environment of the first process.
                     f"GUEST_DIRECTORY={self._directory}", f"GUEST_CHECKOUT={ROOT}", f"GUEST_PYTHON={sys.executable}",
                 ],
                 stdin=subprocess.DEVNULL, stdout=console, stderr=console, pass_fds=(theirs,), start_new_session=True,
@@ -185,7 +185,7 @@ class HostPlugin:
         for report in self._reports_of(item):
             item.ihook.pytest_runtest_logreport(report=report)
         item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
-        # What tests of this side need no more ends after this one, as it would have ended after theirs.
+        # Fixtures that later tests outside the guest do not need end here, as they would after an ordinary test.
         item.session._setupstate.teardown_exact(nextitem)
         return True
 

@@ -3,10 +3,10 @@
     python -m tests.kubernetes_e2e                                          # the conformance tests
     python -m tests.kubernetes_e2e --focus 'sig-network.*Services' --skip 'Slow|Serial'
 
-Debian 12 has the whole source of Kubernetes 1.20.2; packages of later releases have kubectl only. What the tests of
-that release demand holds for 1.36, but for `OUTDATED` and what `CHANGES` adapts. They have no route out of the lab, so
-that they cannot send packets elsewhere. To build them takes ten minutes, once; to run the conformance tests takes
-some twenty minutes on two cores. apt-get installs what they need (golang-go, dpkg-dev, etcd-server), as root.
+Debian 12 has the whole source of Kubernetes 1.20.2; packages of later releases have kubectl only. The demands of that
+release's tests hold for 1.36, but for `OUTDATED` and what `CHANGES` adapts. The tests have no route out of the lab, so
+that they cannot send packets elsewhere. Building them takes ten minutes, once; the conformance tests run for some
+twenty minutes on two cores. apt-get installs what they need (golang-go, dpkg-dev, etcd-server), as root.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ CHANGES = (
     # Some tests wait a minute for pods that few clusters have, and go on without them.
     ("test/e2e/framework/node/wait.go", 'regexp.MustCompile(".*fluentd-elasticsearch.*"),', ""),
     ("test/e2e/framework/node/wait.go", 'regexp.MustCompile(".*node-problem-detector.*"),', ""),
-    # Nothing outside of the lab can be reached.
+    # The tests have no route out of the lab.
     (
         "test/e2e/network/networking.go",
         'http.Get("http://google.com")',
@@ -210,7 +210,7 @@ def run(state: Path, results: Path, focus: str, skip: str, processes: int) -> No
             cwd=results,
             stdout=log,
             stderr=subprocess.STDOUT,
-            check=False,  # the reports tell what failed
+            check=False,  # the reports list what failed
         )
 
 

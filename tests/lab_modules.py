@@ -1,4 +1,5 @@
-"""All modules of a lab's parts. To import this one loads them, so that labs can be forks of a process (`forks.py`)."""
+"""All modules of a lab's parts. The import of this module loads them, so that labs can be forks of a process
+(`forks.py`)."""
 
 from __future__ import annotations
 

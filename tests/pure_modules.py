@@ -12,7 +12,8 @@ PURE = "Pure: no I/O, no clock, no randomness."
 
 
 def _docstring(path: Path) -> str:
-    """Return the docstring of a module on one line, "" if it has none. To parse all modules would take a second."""
+    """Return the docstring of a module on one line, "" if it has none. It is found without a parser: to parse all
+    modules would take a second."""
     match = re.match(r'"""(.*?)"""', path.read_text("utf-8"), re.DOTALL)
     return " ".join(match[1].split()) if match else ""
 

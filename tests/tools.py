@@ -1,4 +1,4 @@
-"""Programs that tests call. Where one is missing, its tests are skipped; with BRIDGEHEAD_REQUIRE_TOOLS=1 they fail."""
+"""Programs that tests call. Tests whose program is missing are skipped; with BRIDGEHEAD_REQUIRE_TOOLS=1 they fail."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from .helper_process import HelperProcess
 BRIDGEHEAD = Path(sys.executable).with_name("bridgehead")
 _DIRECTORY = Path(__file__).parent
 EXAMPLES = _DIRECTORY.parents[1] / "examples"
-# How long something may take that a test waits for. Nothing needs so much; a slow and busy machine may. (seconds)
+# Time limit, in seconds, for all that a test waits for. Only a slow and busy machine comes near it.
 PATIENCE = 120
 
 

@@ -1,7 +1,7 @@
 """Metrics that published dashboards, rules and alerts read, by the part that has them.
 
-From kubernetes-mixin and kube-prometheus (API server, kubelet, cAdvisor, kube-proxy, controllers, client-go), CoreDNS'
-mixin and MetalLB's rules. Names without the suffixes of histograms.
+The names come from kubernetes-mixin and kube-prometheus (API server, kubelet, cAdvisor, kube-proxy, controllers,
+client-go), CoreDNS' mixin and MetalLB's rules, without the suffixes of histograms.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ READ: Final[dict[str, tuple[str, ...]]] = {
     ),
 }
 
-# What no part has here, and why.
+# Metrics that no part has here, and why.
 ABSENT: Final[dict[str, str]] = {
     "go_goroutines": "there is no Go here",
     "aggregator_unavailable_apiservice": "the condition Available of an APIService has it",

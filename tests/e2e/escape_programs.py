@@ -1,8 +1,8 @@
 """Attacks run in a container: one function for each attempt, which returns what the attempt saw or got.
 
 This file is sent into the container as it is, to the host's `python3`; so it needs nothing but the standard library.
-Each attempt runs in a child of its own, bounded in time. Nothing here damages the machine where an attempt succeeds:
-what is opened for writing is not written to, and calls that would stop the machine get arguments that it refuses.
+Each attempt runs in a child of its own, bounded in time. An attempt that succeeds does not damage the machine: files
+that are opened for writing are not written to, and calls that would stop the machine get arguments that it refuses.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def processes() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) not in own]
 
 
-# Who the process is.
+# Users, groups and capabilities of the process.
 
 
 def credentials() -> str:
@@ -141,7 +141,7 @@ def own_environment() -> str:
 
 
 def environments() -> str:
-    """Of each process that can be seen."""
+    """Return the environment of each process that can be seen."""
     return "\n".join(f"{pid}: {read(f'/proc/{pid}/environ', 1 << 20)}" for pid in processes())
 
 
@@ -386,7 +386,7 @@ def mount_flags() -> str:
 
 
 def set_user_id_file() -> str:
-    """A set-user-ID program in a volume, started by another user. Where there is no other user, the mount's flag."""
+    """A set-user-ID program in a volume, started by another user. The mount's flag, if there is no other user."""
     path = CONFIG.get("volume", "/volume") + "/id"
     with (
         open("/bin/busybox" if os.path.exists("/bin/busybox") else sys.executable, "rb") as source,
@@ -796,12 +796,12 @@ def request_key() -> str:
 
 
 def reboot() -> str:
-    """Only whether Ctrl-Alt-Del is held back, which is as it was."""
+    """Hold Ctrl-Alt-Del back, as it already is."""
     return one_call("reboot", 0xFEE1DEAD - (1 << 32), 672274793, 0, 0)
 
 
 def set_clock() -> str:
-    """To what it is."""
+    """Set the clock to the time that it shows."""
     return one_call("clock_settime", 0, struct.pack("<qq", *divmod(time.time_ns(), 10**9)))
 
 
@@ -870,7 +870,7 @@ def insert_input() -> str:
     return "\n".join(lines)
 
 
-# Between pods.
+# Attempts between pods.
 
 
 def abstract_socket() -> str:
@@ -1025,7 +1025,7 @@ def kubelet_port() -> str:
     return "\n".join(lines)
 
 
-# From the node's root, against the lab's own parts.
+# Attempts of the node's root against the lab's own parts.
 
 
 def files_of_the_node():

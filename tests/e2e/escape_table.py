@@ -1,7 +1,7 @@
 """The table of escape attempts: how the attacker's pods are made, what runs in them, what has to be seen.
 
 No attempt may show a canary (`escape_world.Machine`) or leave a file named `escaped-...` on the machine; that is
-looked at for every row. A row names what else counts. In manifests `@MACHINE@`, `@HOME@` and `@STATE@` are paths of the
+looked at for every row. A row names what else counts. `@MACHINE@`, `@HOME@` and `@STATE@` in manifests are paths of the
 machine: a directory that everybody may read, the home and the state directory of the user who started the lab.
 """
 
@@ -18,7 +18,7 @@ NOT_OPEN = r"\bOPEN\b"
 MACHINE_SETTINGS = r"(core_pattern|modprobe|drop_caches|file-max|/sysrq|panic): OPEN"
 MACHINE_SYS = r"(state|uevent_helper|enabled|redirect_dir|online): OPEN"
 ALL = ("machine", "home", "state", "environ", "process", "keyring", "secret", "ipc", "etc", "homes")
-# What a pod with the node's own powers may see: the node and all its pods, still nothing of the machine.
+# A pod with the node's own powers may see the node and all its pods, still nothing of the machine.
 OF_THE_MACHINE = tuple(kind for kind in ALL if kind not in ("secret", "ipc"))
 
 
@@ -150,7 +150,7 @@ RUNNING_PODS = [
         ],
     ),
     pod("terminal", sleeper(tty=True, stdin=True)),
-    # What the links of the next pods are in: a directory of the node, and links in it to the machine's by every kind.
+    # Makes a directory on the node, and in it links of every kind to the machine's: the next pods try these.
     pod(
         "linker",
         shell(
@@ -559,8 +559,8 @@ def _working_directories() -> dict[str, Any]:
 @dataclass(frozen=True, kw_only=True)
 class HostileImage:
     """An image in the store: BusyBox, and `links` (path in the image -> target); `configuration` is its image.json.
-    A link's path replaces what the image has there. With `device` it has a block device, with `archive` a `tar` that
-    answers with an archive of files outside of where it is unpacked."""
+    A link's path replaces what the image has there. With `device` the image has a block device, with `archive` a `tar`
+    that answers with an archive of files outside of where it is unpacked."""
 
     links: dict[str, str] = field(default_factory=dict)
     configuration: dict[str, Any] = field(default_factory=dict)

@@ -182,7 +182,8 @@ def interpreter_for(uid: int) -> str | None:
 
 
 def _as(uid: int) -> list[str]:
-    """In the group that may read /etc/shadow, as some users are: what they may read no pod may."""
+    """Arguments to run a program as the user, in the group that may read /etc/shadow, as some users are: no pod may
+    read what they may."""
     group = os.stat("/etc/shadow").st_gid
     return ["setpriv", f"--reuid={uid}", f"--regid={uid}", f"--groups={group}"] if uid != os.getuid() else []
 

@@ -81,7 +81,7 @@ def test_kubectl_run_opens_a_shell_on_a_terminal(lab: Lab, ns: Namespace) -> Non
     arguments = ("run", "probe", "-it", "--rm", "--image=busybox", "--restart=Never", "--", "sh")
     with terminal(ns, *arguments) as shell:
         shell.expect("press(ing)? enter")
-        # kubectl first tells a size that is wrong by one, so that full-screen programs draw anew.
+        # kubectl first sends a size that is wrong by one, so that full-screen programs draw anew.
         shell.type("until stty size | grep '37 101'; do :; done; tty; echo typed $((40+2))\n")
         shell.expect(r"37 101\s+/dev/pts/0\s+typed 42")
         shell.type("exit 4\n")
@@ -138,7 +138,7 @@ def test_the_output_of_a_short_run_is_shown_once(ns: Namespace) -> None:
 
 @pytest.mark.parametrize("websockets", ["true", "false"])
 def test_large_files_are_copied_in_both_directions(lab: Lab, ns: Namespace, tmp_path: Path, websockets: str) -> None:
-    """By `kubectl cp`, by a pipe, and by a client that leaves as soon as it has sent the file."""
+    """The file is sent by `kubectl cp`, by a pipe, and by a client that leaves as soon as it has sent it."""
     ns.apply(pod("store", "sleep", "1000"))
     ns.ready("store")
     (tmp_path / "sent").write_bytes(os.urandom(6_000_000))

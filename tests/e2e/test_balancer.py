@@ -125,7 +125,7 @@ def test_w18_a_pool_of_metallb_and_a_holder_that_dies(lab: Lab, ns: Namespace) -
             ns.get("services", "web")["metadata"]["annotations"]["metallb.io/ip-allocated-from-pool"] == "localip-pool"
         )
         holder = eventually(lambda: holder_of(lab, address))
-        # Only pods on other nodes, so that each connection can be answered while the holder is cut off.
+        # The pods go to other nodes, so that each connection can be answered while the holder is cut off.
         patch = {"spec": {"template": {"spec": {"affinity": away_from(holder)}}}}
         ns.kubectl("patch", "deployment", "myweb", "-p", json.dumps(patch))
         ns.rolled_out("deployment/myweb")

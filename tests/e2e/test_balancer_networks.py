@@ -72,7 +72,7 @@ def test_w16_a_vrrp_group_holds_an_external_ip_and_its_holder_dies(lab: Lab, ns:
         eventually(lambda: holder_of(lab, external) == holder_of(lab, given) == holder)
         shown = lab.inside("ip", "-brief", "address", "show", "dev", "eth0", node=holder).stdout
         assert f"{external}/32" in shown, shown
-        # Only pods on other nodes, so that each connection can be answered while the holder is cut off.
+        # The pods go to other nodes, so that each connection can be answered while the holder is cut off.
         patch = {"spec": {"template": {"spec": {"affinity": away_from(holder)}}}}
         ns.kubectl("patch", "deployment", "myweb", "-p", json.dumps(patch))
         ns.rolled_out("deployment/myweb")
@@ -144,7 +144,7 @@ def test_w48_the_published_manifests_are_accepted_and_served(lab: Lab, ns: Names
             lines = result.stdout.splitlines()
             assert len(lines) == len(list(yaml.safe_load_all(manifest))), result.stdout
             assert all(line.endswith((" created", " configured")) for line in lines), result.stdout
-        # The pods of the manifests are stand-ins, which are ready and say who serves the objects.
+        # The pods of the manifests are stand-ins, which are ready and name who serves the objects.
         for namespace, *workloads in (
             ("metallb-system", "deployment/controller", "daemonset/speaker"),
             ("openelb-system", "deployment/openelb-controller", "daemonset/openelb-speaker"),
@@ -155,7 +155,7 @@ def test_w48_the_published_manifests_are_accepted_and_served(lab: Lab, ns: Names
                 assert "The lab's own balancer (kube-system) serves" in log, log
         for job in ("openelb-admission-create", "openelb-admission-patch"):
             Namespace(lab, "openelb-system").kubectl("wait", "--for=condition=Complete", f"job/{job}", "--timeout=60s")
-        # The webhooks of both manifests must answer from now on. Nobody but the lab's balancer does.
+        # The webhooks of both manifests must answer from now on. The lab's balancer is all that can.
         eventually(lambda: dry_run(lab, METALLB + "---" + EIP).returncode == 0)
         for _ in range(10):  # whichever endpoint is called: the stand-ins pass the calls on
             assert dry_run(lab, METALLB + "---" + EIP).returncode == 0

@@ -16,7 +16,7 @@ import pytest
 from .conftest import Lab, Namespace, eventually, running
 from .test_publishing import NODES
 
-# One connection after another, each closed after its answer; gone at once when told to stop.
+# Serves one connection after another, closes each after its answer, and exits at once on SIGTERM.
 SERVER = r"""
 use IO::Socket::INET; use POSIX;
 $SIG{TERM} = sub { POSIX::_exit(0) };
@@ -164,7 +164,7 @@ def test_a_rolling_update_loses_no_connection(lab: Lab, ns: Namespace) -> None:
 
 
 def test_a_rolling_update_with_a_local_policy_loses_no_connection(lab: Lab, ns: Namespace) -> None:
-    # Where a connection arrives it is served: that node has to have pods all the time.
+    # Connections are served on the node where they arrive, which has to have pods all the time.
     deploy(ns, node="node2", type="NodePort", externalTrafficPolicy="Local")
     port = node_port(ns)
     with load(lab, NODES["node2"], port) as outside, load(lab, NODES["node2"], port, node="node1") as inside:

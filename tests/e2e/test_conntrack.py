@@ -15,9 +15,9 @@ import yaml
 from .conftest import Lab, Namespace, eventually, running
 from .test_publishing import NODES
 
-# Asks for the server's name again and again from one socket. For a line on standard input it tells what it was
-# answered: [pod, "refused" or "nothing", how often in a row], ... An answer that comes after it has stopped waiting was
-# late, on a busy machine, and is none that was lost: its "nothing" is taken back.
+# Asks for the server's name again and again from one socket. For a line on standard input it prints its answers: [pod,
+# "refused" or "nothing", how often in a row], ... An answer that comes after it has stopped waiting was late, on a busy
+# machine, and is none that was lost: its "nothing" is taken back.
 CLIENT = """
 import json, select, socket, sys
 sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

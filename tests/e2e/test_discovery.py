@@ -197,7 +197,7 @@ def test_w24_a_service_is_resolved_by_its_names(shop: Namespace, name: str) -> N
     assert lines(server) == [f"Server:\t\t{CLUSTER_DNS}", f"Address:\t{CLUSTER_DNS}#53"]
     assert lines(found) == [f"Name:\t{full}", f"Address: {ip}"]
     assert [line.split() for line in lines("".join(rest))] == [[ip, full], [ip], [full, "has", "address", ip]]
-    # From 1.29 on, BusyBox's nslookup takes a name with a dot for a whole one.
+    # nslookup takes a name with a dot for a whole one since BusyBox 1.29.
     if name in ("web", full):
         assert f"Name:\t{full}\nAddress: {ip}\n" in sh(shop, "box", f"nslookup {name}")
     expected = [

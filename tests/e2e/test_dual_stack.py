@@ -163,7 +163,7 @@ def test_changing_the_ip_family_policy_adds_and_removes_the_second_family(lab: L
     ns.kubectl("patch", "service", "web", "-p", '{"spec":{"ipFamilyPolicy":"SingleStack"}}')
     assert cluster_ips(ns, "web") == first
     eventually(lambda: list(slices(ns, "web")) == ["IPv4"])
-    # Nobody has the address any more: it is dropped, not refused.
+    # No node has the address any more: packets to it are dropped, not refused.
     eventually(lambda: curl(lab, url_of(both[1]), "--max-time", "1", node="node1").returncode == 28)
     assert ANSWER.match(curl(lab, url_of(first[0])).stdout)
 

@@ -23,7 +23,7 @@ NODES = {"node1": "10.0.0.201", "node2": "10.0.0.202", "node3": "10.0.0.203"}
 MANY = 60  # connections reach each of three pods, although chance chooses: but for one of 10,000,000,000 times
 
 
-# What `Web.rules` shows of default/nginx (W30: seeds/002; W32: the README of the mode).
+# Rules of default/nginx that `Web.rules` shows (W30: seeds/002; W32: the README of the mode).
 EXPECTED_RULES = {
     "iptables": (
         r'^-A KUBE-SERVICES -d {address}/32 -p tcp .*"default/nginx: cluster IP".* -j KUBE-SVC-4N57TFCL4MD7ZTDA$',
@@ -179,7 +179,7 @@ def test_w8_a_headless_service_has_no_rule(web: Web) -> None:
     bare = {"clusterIP": "None", "ports": [{"port": 80}]}
     web.ns.apply(json.dumps({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "bare"}, "spec": bare}))
     web.ns.apply(json.dumps(slice_))
-    web.publish("after-bare")  # which says that what came before it is done, too
+    web.publish("after-bare")  # which shows that what came before it is done, too
     assert "10.99.9.9" not in web.rules("node1")
     assert not re.search(r"\bbare\b(?!-)", web.rules("node1").replace("after-bare", ""))
 
@@ -301,14 +301,14 @@ def test_w16_addresses_of_nodes_are_external_ips_at_ports_that_the_nodes_do_not_
 
 
 def test_w17_w21_a_load_balancer_is_pending_until_it_has_an_address(web: Web) -> None:
-    # Of a class that the lab's balancer leaves to others.
+    # The lab's balancer leaves Services of this class to others.
     web.publish("balanced", type="LoadBalancer", loadBalancerIP="10.0.0.90", loadBalancerClass="example.com/other")
     table = web.ns.kubectl("get", "service", "balanced")
     assert re.search(r"balanced +LoadBalancer +\S+ +<pending> +80:3\d{4}/TCP", table), table
     for ip in NODES.values():
         web.answers(f"http://{ip}:{web.node_port('balanced')}/")
 
-    # What a load balancer's controller does when it has found an address.
+    # A load balancer's controller writes this when it has found an address.
     path = f"/api/v1/namespaces/{web.ns.name}/services/balanced/status"
     status = {"status": {"loadBalancer": {"ingress": [{"ip": "10.0.0.90"}]}}}
     code, answer = web.lab.api.call("PATCH", path, json.dumps(status), "application/merge-patch+json")

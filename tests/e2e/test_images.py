@@ -174,7 +174,7 @@ def test_images_are_pulled_saved_removed_and_loaded_by_commands(
 
 @pytest.mark.needs("buildah")
 def test_an_image_is_built_from_one_that_the_lab_has(lab: Lab, ns: Namespace, tmp_path: Path) -> None:
-    # Not the user's own storage; vfs, because the test's directory can be an overlay itself.
+    # A storage beside the user's own; with vfs, because the test's directory can be an overlay itself.
     storage = {"driver": "vfs", "graphroot": str(tmp_path / "graph"), "runroot": str(tmp_path / "run")}
     (tmp_path / "storage.conf").write_text(
         "[storage]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in storage.items())

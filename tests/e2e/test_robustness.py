@@ -50,7 +50,7 @@ def test_services_answer_while_parts_are_killed(lab: Lab, ns: Namespace) -> None
     ns.wait_endpoints("web", 4)
     pods = ns.pods("app=web")
     assert sum(s["restartCount"] for pod in pods for s in pod["status"]["containerStatuses"]) == 0
-    # What the API server remembered of old changes died with it: who asks for them must list again.
+    # The history of changes died with the API server: clients that ask for it must list again.
     code, event = lab.api.call("GET", f"{config_maps(ns)}?watch=1&resourceVersion=1")
     assert (code, event["type"], event["object"]["reason"]) == (200, "ERROR", "Expired")
 
@@ -97,7 +97,7 @@ def test_a_deleted_node_registers_again_with_its_pods(lab: Lab, ns: Namespace) -
         }
 
     def node_uid() -> str:
-        """Of the node when it is ready, else empty."""
+        """Return the uid of the node when it is ready, else ""."""
         result = lab.kubectl("get", "node", "node2", "-o", "json")
         node = json.loads(result.stdout) if result.returncode == 0 else {}
         conditions = {c["type"]: c["status"] for c in node.get("status", {}).get("conditions", [])}
@@ -151,7 +151,8 @@ def test_deleted_pods_and_their_clients_leave_no_file_descriptors(lab: Lab, ns: 
     use_and_delete_pods(ns)
 
     def more() -> dict[str, tuple[int, int]]:
-        """Of who lives since then: one for each of three pods would show."""
+        """Return the numbers of descriptors, before and after, of processes that have more: one for each of three pods
+        would show."""
         after = descriptors(lab)
         return {who: (count, after[who]) for who, count in before.items() if after.get(who, 0) > count + 2}
 

@@ -15,8 +15,8 @@
 
 `$ ` begins a command, `> ` continues it, and what follows is its output, standard error included. A last line `[N]` is
 the exit code, 0 if there is none. A command after `until$ ` is run again until its output is right. Blank lines do not
-count, and any spaces are as good as one, because columns are as wide as their contents. In an output, `...` alone is
-for any lines, and `PLACEHOLDERS` are for what differs between runs. Pure: no I/O, no clock, no randomness.
+count, and any spaces are as good as one, because columns are as wide as their contents. A line `...` in an output
+matches any lines, and `PLACEHOLDERS` match what differs between runs. Pure: no I/O, no clock, no randomness.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from bridgehead.storage.memory import MemoryStore
 from tests.kubeconfigs import write_kubeconfig
 
 DEADLINE = 100.0
-# One for all servers of this process: to make a key takes a tenth of a second.
+# All servers of this process share one key: to make one takes a tenth of a second.
 SIGNING_KEY = SigningKey(rsa.generate_private_key(public_exponent=65537, key_size=2048))
 
 

@@ -127,9 +127,10 @@ class Bird:
         return {row[0]: row[2] for row in rows if len(row) >= 5 and _is_address(row[0])}
 
     def established_since(self) -> dict[str, str]:
-        """Return the time since when each BGP session is established, by the protocol's name.
+        """Return the time, in seconds, since when each BGP session is established, by the protocol's name.
 
-        In seconds: BIRD reads two clocks for each answer, so that its milliseconds of one moment may differ.
+        Fractions are left out: BIRD reads two clocks for each answer, so that its milliseconds of one moment may
+        differ.
         """
         rows = [line.split() for line in self.ask("show", "protocols").splitlines()]
         return {row[0]: row[4] for row in rows if row[1:2] == ["BGP"] and row[5:] == ["Established"]}

@@ -103,7 +103,8 @@ Answer = Callable[[dnslib.DNSRecord, bool], list[bytes]]
 class FakeUpstream:
     """Sends the messages that `answer(query, over_tcp)` returns, or none. `asked` are the questions that came.
 
-    With `tls` its TCP is that. It ends a connection after `patience` questions, and `open` are those it has.
+    With `tls`, it expects TLS on TCP. It ends a connection after `patience` questions; `open` are the connections it
+    has.
     """
 
     def __init__(self, answer: Answer, *, tls: ssl.SSLContext | None = None, patience: int = 1) -> None:

@@ -52,7 +52,7 @@ class _IpvsProxy(_Proxy):
         return self._do(remove_others(name))
 
     def begin_asking(self, where: str, address: str, port: int) -> None:
-        """From now on connect again and again."""
+        """Connect again and again from now on."""
         ends, answers = threading.Event(), list[str]()
         thread = threading.Thread(target=self._ask_until, args=(ends, answers, where, address, port), daemon=True)
         self._asking = ends, answers, thread
@@ -104,7 +104,7 @@ class _IpvsProxy(_Proxy):
         threading.Thread(target=answer, daemon=True).start()
 
     def serve_sctp(self) -> None:
-        """In every pod, as TCP is served there. Needs a kernel with SCTP."""
+        """Serve SCTP in every pod, as TCP is served there; needs a kernel with SCTP."""
         if self._serves_sctp:
             return
         self._serves_sctp = True
@@ -131,8 +131,8 @@ class _IpvsProxy(_Proxy):
                 kind = socket.AF_INET6 if ":" in address else socket.AF_INET
                 client = socket.socket(kind, socket.SOCK_STREAM, socket.IPPROTO_SCTP)
             with client:
-                # Of an association from a port that was in use a moment ago, IPVS drops the first packet, which SCTP
-                # sends again after three seconds.
+                # IPVS drops the first packet of an association from a port that was in use a moment ago. SCTP sends it
+                # again after three seconds.
                 client.settimeout(60)
                 if source_port:
                     client.bind(("", source_port + number))
@@ -146,7 +146,8 @@ class _IpvsProxy(_Proxy):
         return found
 
     def send_init(self, where: str, address: str, port: int) -> str:
-        """Which pod the first packet of an association comes to, and from whom; no kernel has to know SCTP for that."""
+        """Return which pod the first packet of an association reaches, and its source; the kernel need not know
+        SCTP."""
         receivers = {}
         for pod in PODS:
             with _inside(self._namespaces, pod):

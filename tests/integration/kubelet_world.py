@@ -153,7 +153,7 @@ async def open_world(
             ApiClient(ClientConfig(server=url, token="admin")) as admin,
             ApiClient(ClientConfig(server=url, token="node")) as node_client,
         ):
-            # What the controllers make in every namespace, and pods can't do without.
+            # The controllers make these in every namespace, and pods can't do without them.
             await admin.create(SERVICE_ACCOUNTS, {"metadata": {"name": "default", "namespace": "default"}})
             ca = {"metadata": {"name": "kube-root-ca.crt", "namespace": "default"}, "data": {"ca.crt": "pem"}}
             await admin.create(CONFIG_MAPS, ca)

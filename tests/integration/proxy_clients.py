@@ -250,7 +250,7 @@ class _Stream:
 
     def _send(self) -> None:
         while not self._ends.wait(0.004):
-            for _ in range(3):  # that an earlier one was refused is told to the next who sends
+            for _ in range(3):  # the kernel reports the refusal of an earlier one to the next who sends
                 with contextlib.suppress(OSError):
                     self._socket.send(str(self.sent).encode())
                     break
@@ -312,7 +312,7 @@ def send_pairs(address: str, port: int, count: int) -> dict[str, int]:
 
 
 def _send_together(sockets: list[socket.socket]) -> None:
-    """From two processes, each on its CPU, that wait for each other before every datagram."""
+    """Send from two processes, each on its CPU, that wait for each other before every datagram."""
     with mmap.mmap(-1, mmap.PAGESIZE) as shared:
         child = os.fork()
         me = 1 if child == 0 else 0

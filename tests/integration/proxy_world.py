@@ -46,8 +46,8 @@ PODS = ("pod1", "pod2", "pod3")
 NODE4, CLIENT4 = "10.0.0.201", "10.0.0.1"
 NODE6, CLIENT6 = "fd00:a::201", "fd00:a::1"
 PORT = 8080
-# How often a client looks for an answer, and for how long each time: longer in all than the kernel waits to send a SYN
-# again. Looks are counted, not time, so that nobody loses patience while a busy machine pauses.
+# A client looks for an answer so often, and for so long each time: longer in all than the kernel waits to send a SYN
+# again. Looks are counted, not time, so that no client gives up while a busy machine pauses.
 LOOKS, LOOK_SECONDS = 30, 0.05
 MODES = ("nftables", "iptables-nft", "iptables-legacy", "userspace")
 HIDES_THE_CLIENT = ("userspace",)  # by nature: this process makes the connections to pods, so they see the node
@@ -223,7 +223,7 @@ def _make_network() -> dict[str, int]:
         ("ipv4/ip_forward", 1),
         ("ipv6/conf/all/forwarding", 1),
         ("ipv6/conf/default/accept_dad", 0),
-        # A client that is refused again and again shall be told each time; what is in the masks is limited for all
+        # A client that is refused again and again shall learn it each time; what is in the masks is limited for all
         # network namespaces of the machine together.
         ("ipv4/icmp_ratelimit", 0),
         ("ipv4/icmp_ratemask", 0),
@@ -499,7 +499,8 @@ class _Proxy:
         return self._do(apply())
 
     def watch_parts(self, limit: int, watched: list[tuple[str, str, int, bool]]) -> None:
-        """From now on the kernel takes only so much at once; between the parts, somebody connects to each of these."""
+        """Let the kernel take only `limit` bytes at once from now on, and connect to each of `watched` between the
+        parts."""
         mode: Any = self._mode
         mode = getattr(mode, "_tables", mode)
         method = "restore" if self._mode_name == "iptables" else "apply"

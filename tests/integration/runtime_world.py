@@ -169,7 +169,7 @@ async def until(probe: Callable[[], Awaitable[T | None]]) -> T:
 def python_for_nobody() -> str | None:
     """An interpreter that an ordinary user may run, with the modules of this one; None when there is none."""
     for candidate in (sys.executable, f"/usr/bin/python{sys.version_info.major}.{sys.version_info.minor}"):
-        # By way of env: setpriv itself still has root's capabilities when it looks the program up.
+        # `env` starts the program, as setpriv itself still has root's capabilities when it looks one up.
         command = [*_as_nobody(), "env", candidate, "-c", "import bridgehead, msgspec"]
         with contextlib.suppress(OSError):
             if subprocess.run(command, env=_environment(), capture_output=True, check=False).returncode == 0:
@@ -199,7 +199,7 @@ def make_node(
     python, prefix = sys.executable, []
     if mode != "user" and os.geteuid() != 0:
         pytest.skip("needs root")
-    # Not pytest's directory: other users may not look into that.
+    # A directory beside pytest's, into which other users may not look.
     with tempfile.TemporaryDirectory(prefix="bridgehead-node-", ignore_cleanup_errors=True) as directory:
         if mode in ("nobody", "range"):
             found = python_for_nobody()
@@ -258,7 +258,7 @@ def _first_process(python: str, directory: str) -> str:
         f"ip link set lo up && ip address add {NODE_ADDRESS}/32 dev lo && cd {directory} || exit 1\n"
         "while :; do\n"
         f"  {runtime} 2>>runtime.log & echo $! >runtime.pid\n"
-        # Ended as it was told, or killed by a test; or a test has announced that it will fail.
+        # It ended on request, or was killed by a test; or a test has announced that it will fail.
         "  wait $!; case $? in 0 | 137) ;; *) [ -e may-fail ] || exit 1 ;; esac\n"
         "done"
     )

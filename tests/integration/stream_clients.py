@@ -180,7 +180,7 @@ class SpdyClient:
         for number, kind in enumerate(("error", "stdin", "stdout", "stderr")):
             client._streams[2 * number + 1] = _CHANNELS[kind]
             client.wire.writer.write(client._writer.open_stream(2 * number + 1, {"streamtype": kind}))
-        # Clients wait for the replies. One that left before would be answered with a reset, and lose what it sent.
+        # Clients wait for the replies. A client that left before would be answered with a reset, and lose what it sent.
         client.wire.writer.write(spdy.ping_frame(1))
         while spdy.Ping(1) not in client._reader.feed_untrusted(await client.wire.reader.read(65536)):
             pass

@@ -118,7 +118,7 @@ async def test_concurrent_creates_of_one_name_succeed_once(parts):
 
 
 async def test_a_quota_that_is_counted_again_has_admitted_objects(parts):
-    """Also those whose admission is written, but not durable yet."""
+    """The objects include those whose admission is written, but not durable yet."""
     quotas, key = "/api/v1/namespaces/default/resourcequotas", Key("resourcequotas", "default", "q")
     await call(parts, "POST", quotas, {"metadata": {"name": "q"}, "spec": QUOTA})
     await parts.quota_usage.count_namespace("default")

@@ -203,6 +203,6 @@ def test_rights_survive_a_restart_and_default_roles_return(k, server):
     server.start()
     assert k("auth", "can-i", "get", "nodes", "--as=heidi") == "yes\n"
     after = k("get", "clusterroles", "-o", "jsonpath={.items[*].metadata.resourceVersion}").split()
-    # One is new; no other has been written again.
+    # The new one is added; no other has been written again.
     assert set(before) < set(after)
     assert len(after) == len(before) + 1

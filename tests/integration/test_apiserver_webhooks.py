@@ -198,7 +198,7 @@ async def test_mutating_webhooks_patch_in_order(cluster):
     await cluster.register("mutating", cluster.hook("one"), name="a")
     answer = await cluster.create(data={"start": "yes"})
     assert answer.json["data"] == {"start": "yes", "stage-1": "yes", "stage-2": "yes"}
-    # What a webhook adds has no manager.
+    # Fields that a webhook adds have no manager.
     (entry,) = answer.json["metadata"]["managedFields"]
     assert set(entry["fieldsV1"]["f:data"]) == {".", "f:start"}
     assert "uid" not in cluster.reviews("/one")[0]["object"]["metadata"]
@@ -473,7 +473,7 @@ async def test_patches_that_break_the_object_are_errors_whatever_the_failure_pol
         cluster.hooks.handlers["/bad"] = lambda review, operations=operations: patch(review, operations)
         answer = await cluster.create()
         assert (answer.status, answer.json["reason"]) == (500, "InternalError"), (operations[0], answer.body)
-    # A patch that leaves an object that is not valid: the object's validation says so.
+    # A patch that leaves an object that is not valid: the object's validation refuses it.
     for operations, code in (
         ([{"op": "add", "path": "/metadata/labels", "value": {"!": "x"}}], 422),
         ([{"op": "remove", "path": "/metadata"}], 422),

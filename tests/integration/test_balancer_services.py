@@ -121,7 +121,7 @@ async def test_services_change() -> None:
         await world.has_event("late", "ExternalIPClash")
         await world.patch("external", {"spec": {"externalIPs": None}})
 
-        # Somebody else writes the status.
+        # Another client writes the status.
         await world.patch("late", {"status": {"loadBalancer": {"ingress": None}}}, "status")
         await world.has("late", "10.7.0.1")
         await world.patch("late", {"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}}, "status")
@@ -320,7 +320,7 @@ async def test_a_fallback_pool_comes_back_with_its_definition_and_its_namespace(
         assert [pool.metadata.name for pool in (await world.client.list(IP_ADDRESS_POOLS)).items] == ["lab"]
         await world.has("s", "10.7.0.0")
 
-        # Who deletes the objects themselves is obeyed.
+        # The deletion of the objects themselves is obeyed.
         await world.client.delete(IP_ADDRESS_POOLS, "lab", NAMESPACE)
         await world.client.delete(L2_ADVERTISEMENTS, "lab", NAMESPACE)
         await world.has("s")

@@ -135,7 +135,8 @@ def test_foreign_packets_and_floods_change_nothing() -> None:
         eventually(lambda: sessions.states() == {neighbor: State.UP}, "the session is up")
         before = list(sessions.changes)  # by way of Init, if BIRD spoke first
         down = render_packet(ControlPacket(State.DOWN, 7, 0, 1, 1, 1)).hex()
-        # From the neighbour's own address but from farther away, from another node, and garbage: by the thousand.
+        # Packets by the thousand: from the neighbour's own address but from farther away, from another node, and
+        # garbage.
         floods = [("node2", 255, down), ("router", 254, down), ("router", 255, "20c0"), ("node2", 255, "ff" * 99)]
         flood = (
             "import socket, sys\n"

@@ -54,12 +54,12 @@ def test_routes_follow_services_over_all_nodes() -> None:
         )
         established = bird.established_since()
 
-        # With externalTrafficPolicy Local, from nodes with an endpoint.
+        # Nodes with an endpoint announce a Service with externalTrafficPolicy Local.
         local = publication("web", V4, nodes=("node2",))
         for node in (node1, node2):
             node.update(given, {local.key: local, dual.key: dual}, local.key)
         eventually(lambda: bird.next_hops("10.1.0.10") == both(2), "one next hop")
-        # Without endpoints, from nowhere; deleted, too.
+        # No node announces a Service without endpoints, or one that is deleted.
         gone = replace(web, has_endpoints=False)
         for node in (node1, node2):
             node.update(given, {gone.key: gone}, gone.key, dual.key)
@@ -197,7 +197,7 @@ def test_peers_that_connect_themselves() -> None:
                 node.await_established("router", "second")
                 eventually(lambda bird=bird: bird.next_hops("10.1.0.10") == both(1), "the route")
             eventually(lambda: node.peers()["second"].status == "connecting", "the router is gone")
-        # Of two objects for one peer, one goes while the other comes; the process stays.
+        # A second object for a peer comes while the first one goes; the process stays.
         processes = node.processes()
         with Bird(KERNEL + sessions) as bird:
             node.await_established("router", "second")

@@ -91,7 +91,7 @@ async def test_the_dns_answers_until_sigterm(tmp_path, processes):
             ]
             assert sum(counted) >= 12
             assert f'coredns_dns_responses_total{{rcode="REFUSED",server="dns://127.0.0.1:{port}"}} 1.0' in lines
-            # Whatever was answered took its time, and had a size before and after.
+            # Each answered query took its time, and had a size before and after.
             for name in ("request_duration_seconds", "request_size_bytes", "response_size_bytes"):
                 counts = [float(line.split()[1]) for line in lines if line.startswith(f"coredns_dns_{name}_count")]
                 assert sum(counts) >= 12

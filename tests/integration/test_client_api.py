@@ -272,7 +272,7 @@ async def test_connections_resume_the_tls_session_of_the_first_with_the_clients_
         async with ApiClient(config) as client:
             await client.get(PODS, "a", "d")
 
-    # One of the three uses the first connection again; the last request is another client's.
+    # Two of the three resume the session, one uses the first connection again; the last request is another client's.
     resumed = [False, False, True, True, False]
     assert connections == [(is_resumed, "kubernetes-admin") for is_resumed in resumed]
 

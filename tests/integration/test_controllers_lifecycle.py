@@ -376,7 +376,7 @@ async def test_custom_resources_that_come_and_go_own_and_are_collected():
         await created(gadgets, {"metadata": {"name": "g", "namespace": "blue"}})
         await client.delete(NAMESPACES, "blue")
         await until(gone(client, NAMESPACES, "blue", ""))
-        # With the definition go its instances, with these their dependents.
+        # The instances go with their definition, and their dependents with them.
         await client.delete(definitions, "widgets.example.com")
         await until(gone(client, definitions, "widgets.example.com", ""))
         await until(gone(client, CONFIG_MAPS, "child"))
@@ -423,7 +423,7 @@ async def test_a_silent_node_becomes_unreachable_and_its_pods_not_ready():
 
         await until(has_recorded)
 
-        # The node comes back, and says so again before it is taken for silent.
+        # The node comes back, and renews its Lease again before it is taken for silent.
         heartbeats = itertools.count(99)
 
         async def is_clean() -> bool:

@@ -318,7 +318,7 @@ async def test_claims_are_bound_kept_and_released() -> None:
         ]
         await cluster.until(lambda: set(missing) <= set(cluster.messages("PersistentVolumeClaim")))
         assert cluster.claim("huge").status.phase == "Pending"
-        # A pod with an unbound claim waits; its condition says why.
+        # A pod with an unbound claim waits; its condition states why.
         await client.create(PODS, pod("blocked", "huge"))
         blocked = "0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims. not found"
         await cluster.until(lambda: blocked in cluster.messages("Pod"))
@@ -335,7 +335,7 @@ async def test_claims_are_bound_kept_and_released() -> None:
         await cluster.until(lambda: "gone" not in cluster.volumes())
         await cluster.until(lambda: cluster.phase_of("doomed") == "Failed")
         assert cluster.volumes()["doomed"].status.message.startswith("host_path deleter only supports /tmp/.+")
-        # Nobody may delete a bound volume under its claim.
+        # A bound volume outlives its deletion as long as its claim exists.
         await client.delete(PERSISTENT_VOLUMES, "kept")
         await cluster.until(lambda: cluster.volumes()["kept"].metadata.deletion_timestamp)
         await client.delete(PERSISTENT_VOLUME_CLAIMS, "reserved", "default")

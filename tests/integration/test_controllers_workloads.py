@@ -1,7 +1,7 @@
 """The workload controllers and the scheduler against the real API server over a socket.
 
-Only the kubelet is played by the test: it marks pods that were bound as running and ready, and removes those that
-terminate. Nodes are created as a kubelet would register them.
+The test plays the kubelet alone: it marks pods that were bound as running and ready, and removes those that terminate.
+Nodes are created as a kubelet would register them.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ async def test_a_deployment_creates_pods_on_all_nodes_and_records_events() -> No
             "Available": ("True", "MinimumReplicasAvailable", "Deployment has minimum availability."),
             "Progressing": ("True", "NewReplicaSetAvailable", f'ReplicaSet "{name}" has successfully progressed.'),
         }
-        # Three parts tell of what they did, each when it has done it.
+        # Three parts record Events of what they did, each when it has done it.
         await cluster.until(lambda: len(cluster.messages("Pod", "Scheduled")) == 3)
         await cluster.until(lambda: cluster.messages("Deployment") == [f"Scaled up replica set {name} from 0 to 3"])
         created = sorted(f"Created pod: {pod.metadata.name}" for pod in cluster.pods())
@@ -356,7 +356,7 @@ async def test_a_deleted_pod_is_replaced_and_an_orphan_is_adopted() -> None:
         await cluster.client.patch(PODS, second.metadata.name, "default", label_of("web"))
         await cluster.until(lambda: len(cluster.pods()) == 2)
         assert all(pod.metadata.controller is not None for pod in cluster.pods())
-        # One that has run to its end is nobody's replica, whatever its labels.
+        # A pod that has run to its end is no replica, whatever its labels.
         status = {"status": {"phase": "Succeeded"}}
         await cluster.client.patch(PODS, cluster.pods()[0].metadata.name, "default", label_of("debug"))
         (ended,) = await cluster.until(lambda: [pod for pod in cluster.pods() if pod.metadata.controller is None])
@@ -481,7 +481,7 @@ async def test_a_daemon_set_is_updated_one_node_at_a_time() -> None:
             return sorted((one.revision, of["containers"][0]["image"]) for one, of in zip(found, spec, strict=True))
 
         await cluster.until(lambda: history() == [(1, "proxy:1"), (2, "proxy:2")])
-        # What `kubectl rollout undo` sends.
+        # The patch that `kubectl rollout undo` sends.
         (first,) = (one for one in cluster.informers.get(CONTROLLER_REVISIONS).items() if one.revision == 1)
         await cluster.client.patch(DAEMON_SETS, "proxy", "default", first.data, "strategic")
         await cluster.until(lambda: has_rolled_out("proxy:1"))

@@ -71,7 +71,7 @@ async def test_answers_follow_changes_of_the_cluster():
             await until(lambda: _is(data_of(port, "db.default.svc.cluster.local"), ["10.244.1.3"]))
             assert await data_of(port, "2.1.244.10.in-addr.arpa", "PTR") == []
 
-            # What the specification does not know follows, too.
+            # Endpoints that the specification does not know follow, too.
             await client.create(ENDPOINT_SLICES, slice_of("web", "10.244.1.7"), "default")
             assert await until(lambda: data_of(port, f"10-244-1-7.{WEB}")) == ["10.244.1.7"]
             assert await data_of(port, "7.1.244.10.in-addr.arpa", "PTR") == [f"10-244-1-7.{WEB}."]
@@ -209,7 +209,7 @@ async def test_an_allowed_client_gets_a_zone_transfer_while_queries_are_answered
             assert records[0] == records[-1]
             assert records[0][3] == "SOA"
             assert len([record for record in records if record[0] == f"{more}." and record[3] == "A"]) == 1000
-            # One who asks and does not read keeps nobody else waiting.
+            # A client that asks and does not read keeps no other waiting.
             async with connection(port) as (reader, writer):
                 writer.write(framed(bytes(dnslib.DNSRecord.question("cluster.local", "AXFR").pack())) * 20)
                 assert await data_of(port, more, tcp=True)

@@ -97,8 +97,8 @@ def test_malformed_packets_leave_no_memory_behind():
 
 
 def feed(answering: Responder, packets: Iterator[bytes], count: int) -> None:
-    """To the end, or to so many. A reply is for who asked, and never longer than a client without EDNS takes, or than
-    we send at all."""
+    """Answer all packets, or the first `count`. A reply is for who asked, and never longer than a client without EDNS
+    takes, or than we send at all."""
     respond = answering.respond_untrusted
     for number, data in zip(range(count), packets, strict=False):
         reply = respond(data, is_udp=number % 7 != 0)

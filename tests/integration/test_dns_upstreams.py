@@ -403,7 +403,7 @@ async def test_without_a_working_upstream_the_answer_is_servfail():
         for w in (world, patient):
             await w.ask("www.example.com")
             w.now += 100
-    # Nobody listens there any more.
+    # No server listens there any more.
     assert rcode(await world.ask("www.example.com")) == "SERVFAIL"
     stale = await patient.ask("www.example.com")
     assert (rcode(stale), stale.rr[0].ttl) == ("NOERROR", 0)
@@ -816,7 +816,7 @@ async def test_autopath_resolves_the_search_list_of_pods_only():
         assert upstream.asked == ["www.example.com.lan. A", "www.example.com. A"]
         v6 = await world.ask(first, "AAAA")
         assert (rcode(v6), [str(rr.rdata) for rr in v6.rr]) == ("NOERROR", ["www.example.com."])
-        found = await world.ask("web.default.default.svc.cluster.local")  # web.default, a pod's short way to say it
+        found = await world.ask("web.default.default.svc.cluster.local")  # a pod's search for web.default
         assert [str(rr.rdata) for rr in found.rr] == ["web.default.svc.cluster.local.", "10.96.0.9"]
         aliased = await world.ask("ext.default.default.svc.cluster.local")
         assert [str(rr.rdata) for rr in aliased.rr][-1] == "192.0.2.1"
@@ -827,7 +827,7 @@ async def test_autopath_resolves_the_search_list_of_pods_only():
             assert rcode(dnslib.DNSRecord.parse(await world.resolver.resolve(question, other_client))) == "NXDOMAIN"
         plain = world.responder.respond_untrusted(packet(first, "SRV"))
         assert isinstance(plain, bytes)
-    # Nobody listens there any more; that this name of the cluster does not exist is known all the same.
+    # No server listens there any more; it is known all the same that this name of the cluster does not exist.
     assert rcode(await world.ask("nox.default.svc.cluster.local")) == "NXDOMAIN"
 
 

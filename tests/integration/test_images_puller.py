@@ -106,7 +106,7 @@ async def test_without_a_network_the_answer_is_immediate() -> None:
 
 @in_namespace
 async def test_unused_images_are_removed_when_the_disk_is_too_full() -> None:
-    """Above the high threshold of one percent, with a low one that cannot be reached."""
+    """The disk is above the high threshold of one percent; the low one cannot be reached."""
     sh("ip link set lo up")
     registry = FaultyRegistry()
     for tag in ("used", "unused"):
@@ -175,7 +175,7 @@ def test_the_users_files_are_read_and_unusable_ones_left_out(tmp_path: Path, mon
     }
     assert config.hosts["own.example"][0].ca == "OWN"
     assert config.hosts["docker.io"][0].ca == "PEM"
-    # What the lab could put there to keep the reader waiting is not read.
+    # The reader skips files that the lab could put there to keep it waiting.
     (tmp_path / "registries" / "broken" / "hosts.toml").unlink()
     os.mkfifo(tmp_path / "registries" / "broken" / "hosts.toml")
     os.truncate(tmp_path / "registries" / "without-its-certificate" / "hosts.toml", 1 << 30)
@@ -329,7 +329,7 @@ async def test_labs_of_one_user_share_what_they_download() -> None:
             third.unlink()
             await beside_the_user(base / "third", base / "shared", trim)
             assert list((base / "shared").iterdir()) == []
-            # What a collection removes from the last lab that has it goes from the cache, too.
+            # A layer that a collection removes from the last lab that has it goes from the cache, too.
             await pull(base / "fourth")
             await beside_the_user(base / "fourth", base / "shared", collect)
             assert list((base / "shared").iterdir()) == []

@@ -303,10 +303,10 @@ async def test_a_rule_for_its_exit_code_restarts_all_containers(world):
     assert counts(again) == {"app": 1, "slow": 1, "other": 1}
     assert again.status.init_container_statuses[0].restart_count == 1
     assert again.status.pod_ip == first.status.pod_ip
-    # The others are stopped at once, not one after the other.
+    # All other containers are stopped at once, not one after the other.
     assert sorted(world.runtime.signals[:2]) == [("other", signal.SIGTERM), ("slow", signal.SIGTERM)]
     assert world.runtime.signals[2:] == [("slow", signal.SIGKILL)]
-    # No container runs any more that was restarted, so the restart is over.
+    # All containers that were to be restarted have ended, so the restart is over.
     [restarting] = [one for one in again.status.conditions if one.type == "AllContainersRestarting"]
     assert restarting.status == "False"
     for status in again.status.container_statuses:

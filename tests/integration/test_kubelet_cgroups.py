@@ -1,7 +1,7 @@
 """Limits that the kernel enforces, in a part of the cgroup v2 hierarchy that root gave to somebody else.
 
-In the guest, where no other hierarchy has the controllers. What plays the lab is a process of that user in a user
-namespace of its own, as in a lab.
+The tests run in the guest, where no other hierarchy has the controllers. The lab's part is played by a process of that
+user in a user namespace of its own, as in a lab.
 """
 
 from __future__ import annotations
@@ -261,7 +261,7 @@ def test_cgroups_of_a_killed_lab_are_removed_by_the_next_lab(hierarchy: None) ->
     assert os.path.isdir(group), "a lab that runs keeps what it has"
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
-    # In a lab the end of its first process ends them all; here one of a container is left.
+    # The end of a lab's first process ends them all; here one of a container is left.
     with open(f"{group}/cgroup.procs", encoding="ascii") as file:
         os.kill(int(file.read()), signal.SIGKILL)
     again = prepared_for("test")
@@ -371,7 +371,7 @@ def await_that(condition: Callable[[], bool]) -> None:
 @guest
 def test_a_stopped_lab_leaves_no_cgroup(hierarchy: None) -> None:
     part = HIERARCHY / "bridgehead-x"
-    # Not pytest's directory, which is root's alone.
+    # A directory beside pytest's, which only root may read.
     with tempfile.TemporaryDirectory() as directory:
         os.chmod(directory, 0o755)
         files, others = LabFiles(Path(directory) / "lab"), LabFiles(Path(directory) / "other")

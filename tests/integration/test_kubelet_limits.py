@@ -1,6 +1,6 @@
 """Limits of containers, as a runtime in a lab's part of the cgroup v2 hierarchy enforces them.
 
-In the guest, where no other hierarchy has the controllers.
+The tests run in the guest, where no other hierarchy has the controllers.
 """
 
 from __future__ import annotations

@@ -366,7 +366,8 @@ async def test_an_image_of_layers_runs_as_its_configuration_asks(world: World) -
 
 
 async def test_the_files_of_an_image_are_a_volume(world: World) -> None:
-    """Of one layer and of several, read-only, also of a directory; one layer serves all containers."""
+    """Images have one layer or several; their volumes are read-only, also those of a directory; one layer serves all
+    containers."""
     store = ContentStore(world.node.directory / "content")
     store.root.mkdir(exist_ok=True)
     layers = (layer_of([("a/x", "1"), ("a/y", "2\n")]), layer_of([("a/.wh.x", ""), ("b", "3")]))
@@ -402,7 +403,7 @@ async def test_the_files_of_an_image_are_a_volume(world: World) -> None:
 
 
 async def test_the_layers_of_containers_are_measured(world: World) -> None:
-    """Of containers with the host's programs and of those with an image; a volume does not count."""
+    """Containers with the host's programs and those with an image have a layer; a volume does not count."""
     volume = world.directory / "volume"
     volume.mkdir()
     put_busybox_image(world.images / "example.com" / "tool:1")
@@ -465,7 +466,7 @@ async def test_pods_have_addresses_of_both_families(world: World) -> None:
         await world.wait_port(pod, 80)
     assert f"ClientIP: {two}, ServerName: one, ServerIP: {one}" in await world.sh(client, f"curl -sg [{one}]")
     assert "Welcome to nginx!" in await world.sh(client, f"curl -sg [{two}]")
-    # Nobody else is on the link, so nobody is looked for there: no tentative address, none of the link's own.
+    # The link has no other node, so it needs no search for duplicates: no tentative address, none of the link's own.
     addresses = await world.sh(client, "ip -6 -o addr show dev eth0")
     assert f"inet6 {two}/128 scope global" in addresses
     assert len(addresses.splitlines()) == 1
@@ -633,7 +634,7 @@ async def test_containers_end_with_a_killed_runtime(fresh_world: World) -> None:
     await until(anew)
     assert await fresh_world.client.list_sandboxes() == []
     await fresh_world.until_no_process("sleep 4444")
-    # The same pod again, on the same address, even before the kernel removed the old link.
+    # A pod of the same name gets the same address, even before the kernel removed the old link.
     ip = await fresh_world.pod("p")
     await fresh_world.start("p", image=POD_TEST)
     await fresh_world.wait_port("p", 80)
@@ -837,7 +838,7 @@ async def test_a_shell_can_start_a_built_in_server(world: World) -> None:
 
 
 async def test_a_stand_in_names_in_its_log_what_it_does_not_do(world: World) -> None:
-    """Also started by a shell, and when a file of a ConfigMap appears later."""
+    """It does so also when a shell starts it, and when a file of a ConfigMap appears later."""
     configuration = world.directory / "conf.d"
     configuration.mkdir()
     (configuration / "default.conf").write_text("server { listen 8080; }")
@@ -896,7 +897,7 @@ async def test_an_attached_session_that_does_not_read_is_disconnected(world: Wor
     async with asyncio.timeout(DEADLINE):
         assert await session.wait() == 0
     await session.close()
-    # Who attaches from here on has nothing to read.
+    # A client that attaches from here on has nothing to read.
     await until(lambda: _same(world.log_path("p", "c").read_text()[-14:], "stdout F said\n"))
     other = await world.client.open_attach(container.id, stdin=False)
     await other.close()
@@ -1030,7 +1031,7 @@ async def test_busybox_has_its_own_tools(world: World) -> None:
     refused = await world.client.exec_in_container(client.id, ("/bin/sh", "-c", "echo >/proc/x"), timeout=DEADLINE)
     assert refused.output.startswith(
         b"/bin/sh: can't create /proc/x: "
-    )  # BusyBox's words, not those of the host's shell
+    )  # BusyBox's message, not that of the host's shell
     # Up to 1.28, nslookup had another output and followed the search domains for all names.
     names = "Server:    127.0.0.1", "Name:      127.0.0.1"
     assert await world.sh(client, "nslookup 127.0.0.1 127.0.0.1") == "\n".join(

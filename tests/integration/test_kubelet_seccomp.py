@@ -18,7 +18,7 @@ from bridgehead.network.uapi.prctl import PR_SET_NO_NEW_PRIVS
 
 pytestmark = pytest.mark.integration
 
-# Those that a container has when its Pod says nothing (containerd's).
+# Capabilities of a container whose Pod does not set any (containerd's).
 DEFAULT_NAMES = """
     AUDIT_WRITE CHOWN DAC_OVERRIDE FOWNER FSETID KILL MKNOD NET_BIND_SERVICE NET_RAW SETFCAP SETGID SETPCAP SETUID
     SYS_CHROOT
@@ -31,7 +31,7 @@ CLONE_FS, CLONE_NEWUSER = 0x200, 0x10000000
 libc = ctypes.CDLL(None, use_errno=True)
 library = ctypes.CDLL("libseccomp.so.2")
 
-# Arguments with which the kernel itself refuses: another errno says that the filter let the call through.
+# Arguments that the kernel itself refuses: another errno shows that the filter let the call through.
 REFUSED = {
     "acct": (BAD,),
     "add_key": (BAD, BAD, 0, 0, BAD),

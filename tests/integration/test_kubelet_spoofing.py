@@ -206,7 +206,7 @@ class Arrivals:
 
 
 def arrivals_of_all(made: World) -> dict[str, bool]:
-    """By attempt, whether a UDP packet or a TCP SYN arrived."""
+    """Return whether a UDP packet or a TCP SYN arrived, by attempt."""
     receivers = {
         "node": Arrivals(made, "node", (NODE, NODE6)),
         "pod2": Arrivals(made, "pod2", (NEIGHBOUR, NEIGHBOUR6)),
@@ -270,7 +270,7 @@ def test_forged_fragments_are_dropped_before_reassembly():
 
 
 def _counter(protocol: str, name: str) -> int:
-    """Of this namespace (/proc/net/snmp); 0 when nothing of the kind was counted yet."""
+    """Return a counter of this namespace (/proc/net/snmp); 0 when it has not counted yet."""
     with open("/proc/net/snmp", encoding="ascii") as file:
         lines = [line.split() for line in file]
     for names, values in zip(lines[::2], lines[1::2], strict=True):
@@ -363,7 +363,7 @@ def test_a_pod_cannot_answer_for_another_pod_or_act_as_a_router():
             }
 
 
-# What a pod is for goes on.
+# Ordinary traffic of pods.
 
 SERVICE, SERVICE6, EXTERNAL, UPLINK = "10.96.0.10", "fd00:10:96::10", "10.0.0.9", "10.0.0.202"
 NAT = f"""
@@ -404,7 +404,7 @@ def _ask(made: World, where: str, address: str, port: int) -> bytes:
 
 @in_namespace
 def test_ordinary_traffic_passes():
-    """With strict source checks: Services, hairpin, node ports, path MTU and ICMP errors, in both directions."""
+    """Services, hairpin, node ports, path MTU and ICMP errors pass strict source checks, in both directions."""
     with world() as made, PodGuard() as guard:
         assert guard.missing == ""
         sh("ip link add outside type veth peer name fabric0; ip link set outside up; ip link set fabric0 up")
@@ -434,7 +434,7 @@ def test_ordinary_traffic_passes():
             sh(f"ip route add {SERVICE6}/128 dev lo src {NODE6}")
             for address in (SERVICE, SERVICE6):
                 assert _ask(made, "node", address, 80) == b"answer"
-            # From outside, by a node port.
+            # A client outside uses a node port.
             sh("ip netns add outside 2>/dev/null || (mkdir -p /run/netns && ip netns add outside)")
             sh("ip link set outside netns outside; ip netns exec outside ip link set outside up")
             sh(f"ip netns exec outside ip address add {EXTERNAL}/24 dev outside")
@@ -447,7 +447,7 @@ def test_ordinary_traffic_passes():
                 client.send(b"?")
                 with pytest.raises(ConnectionRefusedError):
                     client.recv(100)
-            # Nothing of this was taken for forged.
+            # No packet of these was taken for forged.
             listed = json.loads(sh("nft -j list ruleset"))["nftables"]
             counted = [
                 expression["counter"]["packets"]
@@ -499,7 +499,7 @@ def test_the_table_survives_a_flush_and_a_proxys_cleanup_and_ends_with_its_proce
     program = "import os, signal; from bridgehead.network.spoofing import PodGuard; guard = PodGuard(); "
     sh(f'{sys.executable} -c "{program} print(guard.missing); os.kill(os.getpid(), signal.SIGKILL)" || true')
     assert TABLE not in sh("nft list tables")
-    # What a runtime on an older kernel has left is replaced.
+    # A table that a runtime on an older kernel has left is replaced.
     sh(f"nft add table inet {TABLE}; nft add chain inet {TABLE} old")
     with PodGuard() as guard:
         assert guard.missing == ""

@@ -176,7 +176,7 @@ async def test_output_and_exit_code_come_whole(world, is_spdy):
     assert (len(got[1]), len(got[2]), exit_code(got[3])) == (2_000_000, 1_000_000, 7)
     await client.wire.leave()
 
-    # What a child writes later is output, too.
+    # Later output of a child is sent, too.
     client = await execute(world, "(sleep 1.5; echo late) & echo early", protocol, is_spdy=is_spdy)
     got = await client.receive()
     assert (got[1], exit_code(got[3])) == (b"early\nlate\n", 0)

@@ -221,7 +221,7 @@ def test_parts_that_hang_are_restarted(supervise: Callable[..., Supervised]) -> 
 
 
 def replace_by_directory(path: Path) -> None:
-    """Even though somebody puts the file there again and again."""
+    """Replace a file by a directory, even though another process puts the file there again and again."""
     while not path.is_dir():
         path.unlink(missing_ok=True)
         with contextlib.suppress(FileExistsError):

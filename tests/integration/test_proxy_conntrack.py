@@ -1,6 +1,7 @@
 """Connection tracking: where flows lead when backends leave, and that no other flow is removed.
 
-And what it does not know: segments out of a connection's window, two packets of one flow at the same moment.
+Other tests send what connection tracking does not know: segments out of a connection's window, two packets of one flow
+at the same moment.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ TRANSLATING = {"nftables": "nft", "iptables-nft": "iptables-nft-restore", "iptab
 
 @pytest.fixture(scope="module", params=TRANSLATING)
 def shared_world(request: pytest.FixtureRequest) -> Iterator[World]:
-    """Of each mode in which connection tracking translates."""
+    """A world of each mode in which connection tracking translates."""
     tools.require(TRANSLATING[request.param])
     with World(request.param) as world:
         yield world

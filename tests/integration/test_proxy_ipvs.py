@@ -332,7 +332,7 @@ def test_switching_to_iptables_and_back_leaves_nothing_of_the_other_mode(world: 
     world.ask("begin_asking", where="client", address=WEB4, port=80)
 
     assert world.ask("change_mode", name="iptables") == ["ipvs"]
-    # A connection that began before and was still open when IPVS went is told so.
+    # A connection that began before and was still open when IPVS went is reset.
     assert set(world.ask("end_asking")) - {"ConnectionResetError"} <= set(PODS)
     assert pods_of(world, "client", WEB4, times=60) == set(PODS)
     assert listing(world) == {}
@@ -341,7 +341,7 @@ def test_switching_to_iptables_and_back_leaves_nothing_of_the_other_mode(world: 
     saved = world.run("iptables-legacy-save")
     assert "match-set" not in saved
     assert "KUBE-NODE-PORT " not in saved
-    # The node's own came from the address that went with kube-ipvs0, so nothing can be told to them.
+    # The node's own came from the address that went with kube-ipvs0, so no reset can reach them.
     assert set(exchange_all(world, [name for name in old if " node " not in name])) <= {"reset", "pod1"}, "none hangs"
     assert world.ask("verify", thoroughly=True) is None
 
@@ -417,7 +417,7 @@ def test_sctp_associations_reach_every_pod(world_in_either_mode: World) -> None:
     assert {answer.partition(" from ")[2] for answer in ask("pod2", WEB4, 80, times)} == {pod_ip("pod2"), NODE4}
 
     world.put(sctp(service(**spec)), sctp(slice_of("pod2")))
-    # From ports that the kernel chooses for nobody: flows of ended associations to pod1 are still there.
+    # These clients use ports that the kernel never chooses: flows of ended associations to pod1 are still there.
     assert set(answered_by(ask("client", WEB4, 80, 6, source_port=20000))) == {"pod2"}
     assert world.ask("verify", thoroughly=True) is None
 
@@ -429,7 +429,7 @@ def test_an_sctp_client_with_a_fixed_port_gets_a_new_backend_when_its_associatio
 ) -> None:
     """The kernel keeps the flow of an ended association for ten seconds, and takes a new one with the same ports to it.
 
-    With TCP it makes a new flow in this case. Clients with a fixed port are usual: Diameter, S1AP.
+    It makes a new flow for TCP in this case. Clients with a fixed port are usual: Diameter, S1AP.
     """
     world, port = world_in_either_mode, 3868
     for pod in ("pod1", "pod2"):

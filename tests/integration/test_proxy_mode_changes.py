@@ -1,7 +1,7 @@
 """W34: open connections survive a change of the proxy's mode, where connection tracking has them; see also tests/e2e.
 
-In mode userspace the proxy itself has them, and in mode ipvs IPVS: from there they end with it. `test_proxy_ipvs.py`
-has the changes between ipvs and iptables.
+The proxy itself has connections in mode userspace, and IPVS has them in mode ipvs: they end when the mode changes.
+`test_proxy_ipvs.py` has the changes between ipvs and iptables.
 """
 
 from __future__ import annotations

@@ -339,7 +339,8 @@ def test_an_allowed_node_reaches_its_own_load_balancer_address(world: World) -> 
     assert answers == {"pod1": "timeout", "client": "timeout"}
 
 
-# In the others, as in kube-proxy's nftables mode, a firewall has to let them in itself: no table can overrule another.
+# The other modes are left out: there, as in kube-proxy's nftables mode, a firewall itself has to let them in, as no
+# table can overrule another.
 @pytest.mark.parametrize("shared_world", ["iptables-nft", "iptables-legacy", IPVS], indirect=True)
 def test_health_check_ports_are_open_under_a_restrictive_firewall(world: World) -> None:
     command = "iptables-legacy" if world.mode == "ipvs" else world.mode

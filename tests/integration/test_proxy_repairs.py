@@ -87,7 +87,7 @@ class World:
         return {family: parse_table(listings[family] or b"", frozenset(containers(family))) for family in FAMILIES}
 
     async def rules(self) -> list[bytes]:
-        """In an order independent of the creation of chains."""
+        """Return the rules in an order independent of the creation of chains."""
         return sorted(
             b"\n".join([await self.kernel.list_structure(ip, "bridgehead") or b"" for ip in VALUES]).split(b"\n")
         )

@@ -78,7 +78,7 @@ def at(*addresses: str) -> dict[str, Any]:
 
 GOOD = at("10.244.1.9")
 PORTS = [{"name": "http", "port": 80}]
-# Name, what its spec has beside the usual, its slices, what is told (None: nothing), and what is served all the same.
+# Name: what its spec has beside the usual, its slices, the warning (None: none), and what is served all the same.
 ODD: dict[str, tuple[dict[str, Any], list[dict[str, Any]], str | None, str]] = {
     "moving": ({}, [endpoints("moving", GOOD), endpoints("moving", GOOD, number=2)], None, "10.244.1.9"),
     "twice": ({}, [endpoints("twice", GOOD, GOOD)], "Duplicate: twice-1: endpoint 10.244.1.9 ", "10.244.1.9"),

@@ -1,6 +1,6 @@
 """SCTP in the modes of rules, on any kernel: few know SCTP, but all follow its connections.
 
-With real associations it is tried in the guest, whose kernel has SCTP, and no nftables: see `test_proxy_ipvs`.
+Real associations are tried in the guest, whose kernel has SCTP, and no nftables: see `test_proxy_ipvs`.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ async def test_node_ports_answer_on_localhost(is_open: bool) -> None:
 
     def connect(address: str) -> bool:
         try:
-            # Who is not let through hears nothing.
+            # A client that is not let through gets no answer.
             socket.create_connection((address, 30080), 60 if is_open else 2).close()
         except OSError:
             return False

@@ -31,7 +31,7 @@ STANDARD_DEVIATIONS = 6.5
 
 
 def connect_many(world: World, count: int) -> Counter[str]:
-    """From the client's namespace, whose ports are enough for all of them."""
+    """Connect from the client's namespace, whose ports are enough for all connections."""
     script = str(Path(__file__).with_name("connect_many.py"))
     world.run("ip", "netns", "exec", "client", "sysctl", "-qw", "net.ipv4.ip_local_port_range=1024 65535")
     output = world.run("ip", "netns", "exec", "client", sys.executable, script, WEB4, "80", str(count))

@@ -461,7 +461,7 @@ async def udp_server(name: bytes) -> AsyncIterator[AddressPort]:
 
 
 def wait_for(sock: socket.socket, event: int) -> None:
-    """Without the event loop, which would see it, too."""
+    """Wait without the event loop, which would see the event, too."""
     poll = select.poll()
     poll.register(sock, event)
     assert poll.poll(20_000)
@@ -541,7 +541,7 @@ async def test_the_longest_idle_session_is_evicted_when_the_table_is_full() -> N
 async def test_a_udp_backend_that_refuses_loses_its_sessions() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as held:
         held.bind((HERE, 0))
-        held.connect((HERE, 9))  # hears nobody else, so that the kernel refuses what others send there
+        held.connect((HERE, 9))  # receives from nobody else, so that the kernel refuses what others send there
         async with udp_server(b"a") as a:
             with contextlib.closing(UdpRelay(held.getsockname(), a)) as relay:
                 client = relay.client()
@@ -549,7 +549,7 @@ async def test_a_udp_backend_that_refuses_loses_its_sessions() -> None:
                 wait_for(relay.listener._socket, select.POLLIN)
                 relay.listener._receive()
                 (session,) = relay.listener.sessions.values()
-                wait_for(session._socket, select.POLLERR)  # the kernel says so
+                wait_for(session._socket, select.POLLERR)  # the kernel reports it
                 assert await relay.ask(client) == b"a?", "sent on another way"
                 assert await relay.ask(client) == b"a?"
 

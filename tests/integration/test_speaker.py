@@ -148,7 +148,7 @@ async def check_turns_of_another_balancer(world: SpeakerWorld) -> None:
     assert await answering_macs(vip(10)) == set()
     await publish(None)
     await until_answered(vip(10), *running)
-    # One that is told before it starts announces nothing, and ends when it is asked to.
+    # A speaker that learns of it before it starts announces nothing, and ends when it is asked to.
     await publish("metallb-system/controller-x")
     (node, *_) = running
     world.speakers[node].signal(signal.SIGTERM)
@@ -219,7 +219,7 @@ async def test_planned_moves_leave_no_request_unanswered():
         await world.until_held(vip(10), holder)
         assert await client.unanswered() == 0
 
-        # So do those of a speaker that ends.
+        # The addresses of a speaker that ends move in the same way.
         client = ArpClient(vip(10))
         world.speakers[holder].signal(signal.SIGTERM)
         assert world.speakers[holder].process.wait(60) == 0

@@ -196,8 +196,8 @@ async def test_addresses_have_one_master_that_changes_when_it_fails():
         assert await until_master(BOTH, master) == master
         await until(is_back)
 
-        # A drain: the others take over before the node lets go, and open connections go on. So they do when the node
-        # comes back, and takes the addresses back.
+        # A drain: the others take over before the node lets go, and open connections go on, also when the node comes
+        # back, and takes the addresses back.
         speaker = world.speakers[master]
         with connections() as connect:
             before = connect(master)

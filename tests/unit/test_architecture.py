@@ -131,7 +131,7 @@ def imported_modules(source: str) -> set[str]:
     return modules
 
 
-# One for each line of formatted source that imports; to parse all modules takes longer.
+# A match for each line of formatted source that imports; to parse all modules takes longer.
 IMPORTED = re.compile(r"^[ \t]*(?:from|import) (\w+)", re.MULTILINE)
 
 

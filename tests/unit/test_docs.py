@@ -17,7 +17,7 @@ PAGES = sorted(
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
 # Manifests without a directory are the reader's, and what begins with a slash is the machine's.
 FILE = re.compile(r"`((?:[\w-][\w./-]*)?\w\.(?:py|md)|[\w-]+/[\w./-]+\.[a-z]{2,4})`")
-# Of a command line: what is in backquotes or, indented, the rest of the line.
+# Arguments of a command line: the rest of what is in backquotes or, indented, of the line.
 COMMAND = re.compile(r"`bridgehead ([a-z]+[^`]*)`|^ {4,}(?:[$#] )?(?:\.venv/bin/)?bridgehead ([a-z]+.*)$", re.MULTILINE)
 OPTION = re.compile(r"(?<![\w-])--?[a-z][\w-]*")
 MAKE = re.compile(r"`make ([a-z]+)|^ {4}(?:\$ )?make ([a-z]+)", re.MULTILINE)

@@ -13,7 +13,7 @@ from typing import IO
 from tests.image_files import Entry, add_entry
 
 _SECONDS = 300
-# What no image needs: it is left out, or is only there for maintainer scripts.
+# Packages that no image needs: they are replaced, or only there for maintainer scripts.
 _NOT_NEEDED = (
     "apache2", "ca-certificates", "debconf", "default-mysql-client", "dpkg", "init-system-helpers",
     "perl", "php-gd", "tar", "ucf",

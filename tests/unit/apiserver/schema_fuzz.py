@@ -27,7 +27,7 @@ from tests.unit.apiserver.world import ADMIN, Reader, World, open_world
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 SLOW_SECONDS, HANG_SECONDS = 2.0, 60.0
-REQUESTS_OF_A_WORLD = 400  # then a new one: an object of the first, say a policy, may refuse all that follows
+REQUESTS_OF_A_WORLD = 400  # then a new one: an object of the first, such as a policy, may refuse all that follows
 
 
 class Schemas:

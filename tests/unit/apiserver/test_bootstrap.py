@@ -39,7 +39,7 @@ async def test_deleted_objects_are_recreated(world):
     try:
         async with asyncio.timeout(40):
             for url in GONE:
-                while (await world.call("GET", url)).status == 404:  # noqa: ASYNC110 - nobody tells
+                while (await world.call("GET", url)).status == 404:  # noqa: ASYNC110 - nobody notifies
                     await asyncio.sleep(0.001)
     finally:
         task.cancel()

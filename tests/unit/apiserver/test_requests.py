@@ -192,7 +192,7 @@ async def test_a_path_of_no_api_is_answered_by_a_text(world):
         assert (answer.status, answer.body) == (404, b"404 page not found\n"), path
         assert answer.header("content-type") == ["text/plain; charset=utf-8"]
         assert answer.header("x-content-type-options") == ["nosniff"]
-    # In a group of Kubernetes' own, a Status says that it has no such resource.
+    # A Status states that a group of Kubernetes' own has no such resource.
     for path in (
         *(f"{PODS}/p/nope", "/apis/authorization.k8s.io/v1/things", "/api/v1/pods/p", cluster_scoped),
         *("/api/v2", "/apis/apps/v1beta1/deployments"),
@@ -1218,7 +1218,7 @@ async def test_a_service_cannot_take_the_address_of_a_node(world):
         assert cause["message"] == (
             f'Invalid value: "{address}": may not be the address of {owner}, which the Service would take over'
         )
-    # With ipMode Proxy no proxy takes its packets: for load balancers that run on the nodes.
+    # No proxy takes packets to an address with ipMode Proxy, which is for load balancers that run on the nodes.
     assert (await try_ingress({"ip": "10.0.0.201", "ipMode": "Proxy"})).status == 200
     assert (await try_ingress({"ip": "10.0.0.201", "ipMode": "VIP"})).status == 422
     assert (await try_ingress({"ip": "10.0.0.202"}, {"hostname": "node1"})).status == 200

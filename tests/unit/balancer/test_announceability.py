@@ -172,7 +172,7 @@ def test_a_pool_that_speakers_do_not_know_is_announced_by_no_node():
             assert world.reason() == "InvalidConfiguration"
             world.judge.configure(VALID)
             assert world.reason() == ""
-            # What speakers do with pools that they know is decided by the last valid configuration.
+            # The last valid configuration decides what speakers do with pools that they know.
             world.judge.refuse("peer a is not valid")
             await asyncio.sleep(PATIENCE_SECONDS)
             assert world.reason() == ""

@@ -1,4 +1,4 @@
-"""Which pods are a real MetalLB or OpenELB, to which this balancer leaves the Services."""
+"""Detection of pods of a real MetalLB or OpenELB, to which this balancer leaves the Services."""
 
 from __future__ import annotations
 

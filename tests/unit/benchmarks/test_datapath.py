@@ -13,7 +13,7 @@ TURN = {"rate": 1_000.0, "median": 100.0, "p99": 200.0, "throughput": 20.0}
 
 
 def measured(*factors: float) -> kernels.Measurement:
-    """Of as many turns, in each of which the Service is so many times the direct path."""
+    """A measurement of one turn for each factor, by which the Service's figures are those of the direct path."""
     own = [{name: value * factor for name, value in TURN.items()} for factor in factors]
     return kernels.Measurement({"direct": [TURN] * len(factors), "service": own, "first sync": 1.5}, kernel="6.1")
 
@@ -66,7 +66,7 @@ def test_every_mode_is_measured_at_every_size() -> None:
     assert {shape.services for shape in shapes} == {1, 1_000, 10_000}
     assert {shape.mode.partition("-")[0] for shape in shapes} == {"nftables", "iptables", "ipvs", "userspace"}
     assert len(shapes) == 3 * len({shape.mode for shape in shapes})
-    assert all(datapath.Shape(*json.loads(json.dumps(shape))) == shape for shape in shapes)  # as the guest is told
+    assert all(datapath.Shape(*json.loads(json.dumps(shape))) == shape for shape in shapes)  # as the guest receives it
 
 
 def test_a_reason_does_not_break_the_table() -> None:

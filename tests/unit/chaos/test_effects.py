@@ -155,7 +155,7 @@ def test_a_delaying_fault_extends_the_effect_of_another() -> None:
     assert is_explained(late, killed, fault(FaultKind.STOP_API_SERVER, 12, 20))
     assert is_explained(late, killed, fault(FaultKind.STOP_KUBELET, 12, 20, "node2"))
     assert not is_explained(late, killed, fault(FaultKind.STOP_KUBELET, 12, 20, "node3"))
-    # Not by what begins after all was over.
+    # A fault that begins after all was over explains nothing.
     assert not is_explained(late, killed, fault(FaultKind.STOP_API_SERVER, 18.1, 24))
 
 

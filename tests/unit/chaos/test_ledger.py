@@ -13,22 +13,22 @@ Writes = list[tuple[str | None, Answer]]
 @pytest.mark.parametrize(
     ("writes", "allowed", "forbidden"),
     [
-        # One that was acknowledged is there, and none before it.
+        # A write that was acknowledged is there, and none before it.
         ([("a", OK)], ["a"], [None, "b"]),
         ([("a", OK), ("b", OK)], ["b"], ["a", None]),
         ([("a", OK), (None, OK)], [None], ["a"]),
-        # One that was refused did not happen.
+        # A write that was refused did not happen.
         ([("a", NO)], [None], ["a"]),
         ([("a", OK), ("b", NO)], ["a"], ["b", None]),
-        # One without an answer may have happened, or not.
+        # A write without an answer may have happened, or not.
         ([("a", OPEN)], ["a", None], ["b"]),
         ([("a", OK), ("b", OPEN)], ["a", "b"], [None]),
         ([("a", OK), (None, OPEN)], ["a", None], ["b"]),
         ([("a", OK), ("b", OPEN), ("c", OPEN)], ["a", "b", "c"], [None]),
-        # What succeeded after it says what became of it.
+        # A later write that succeeds shows what became of it.
         ([("a", OK), ("b", OPEN), ("c", OK)], ["c"], ["a", "b", None]),
         ([("a", OPEN), ("b", OK)], ["b"], ["a", None]),
-        # But a create may be so late that it comes after a deletion.
+        # A create may be so late that it comes after a deletion.
         ([("a", OPEN), ("b", OK), (None, OK)], [None, "a"], ["b"]),
         ([("a", OK), ("b", OPEN), (None, OK)], [None], ["a", "b"]),
     ],

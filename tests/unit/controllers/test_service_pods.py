@@ -1,4 +1,4 @@
-"""Which changes of pods and Services are passed on, to whom, and how urgently."""
+"""Changes of pods and Services that are passed on, their receivers and their urgency."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def upstream_reply(name: str, *lines: str, rcode: int = 0) -> tuple[bytes, bytes
 
 @pytest.fixture
 def shown() -> dict[str, float]:
-    """By name and labels, as Prometheus reads it."""
+    """Values by name and labels, as Prometheus reads them."""
     responder = ready(build_zone(read_objects("{kind: Service, metadata: {name: web}, spec: {clusterIP: 10.96.0.9}}")))
     web = question("web.default.svc.cluster.local")
     servers = [DnsServer(responder, None), DnsServer(responder, None)]  # type: ignore[arg-type]

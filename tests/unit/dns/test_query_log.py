@@ -1,4 +1,4 @@
-"""Which queries are logged: all, or those whose replies are of some classes."""
+"""Queries that are logged: all, or those whose replies are of some classes."""
 
 from __future__ import annotations
 

@@ -53,12 +53,12 @@ def shown(store: ContentStore, record: ImageRecord) -> dict[str, str]:
         ([[("a/", CLOSED), ("a/b/", OPEN)], [("a/b/c/d", "")]], {"a": "700", "a/b": "1777"}),
         ([[("a/", OPEN), ("a/b/", OPEN)], [("a/", CLOSED), ("a/b/x", "")]], {"a": "700", "a/b": "1777"}),
         ([[("a/b/x", "")], [("a/b/", OPEN)], [("a/b/y", "")]], {"a": "755", "a/b": "1777"}),
-        # Nothing is to be done: an entry comes later, or above, or no lower layer has an entry.
+        # These need no correction: an entry comes later, or above, or no lower layer has an entry.
         ([[("tmp/", OPEN)], [("tmp/x", ""), ("tmp/", CLOSED)]], {}),
         ([[("tmp/", OPEN)], [("tmp/x", "")], [("tmp/", CLOSED)]], {}),
         ([[("app/x", "")], [("app/y", "")], [("else/", OPEN)]], {}),
         ([[("tmp/x", "")]], {}),
-        # Nothing of the lower directory is seen.
+        # These hide the lower directory as a whole.
         ([[("tmp/", OPEN)], [("tmp/x", ""), ("tmp/.wh..wh..opq", "")]], {}),
         ([[("tmp/", OPEN)], [(".wh.tmp", "")], [("tmp/x", "")]], {}),
         ([[("tmp/", OPEN)], [(".wh.tmp", ""), ("tmp/x", "")]], {}),

@@ -1,4 +1,4 @@
-"""Which ids of the machine the users of a lab are."""
+"""Ids of the machine that the users of a lab get."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_an_id_range_for_root_is_stable_and_free() -> None:
     assert base % RANGE == 0
     assert choose_base("/a", ALL, []) == base != choose_base("/b", ALL, [])
     assert choose_base("/a", ALL, [IdRange(base + 5, 1)]) != base
-    # In a user namespace of which few ids exist.
+    # A user namespace with few ids has no room.
     assert choose_base("/a", [IdRange(0, 1)], []) is None
     assert choose_base("/a", [IdRange(0, 65536)], []) is None
 

@@ -1,4 +1,4 @@
-"""Where labs keep their state, who holds their lock, and what is removed."""
+"""Directories of labs' state, the holders of their locks, and what is removed."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """The first packet of a connection and its outcomes, for the walkers in `iptables/` and `nftables/packets.py`.
-`nftables/packets.py`).
 
-A walker follows what is left to chance, and what a client did before, in every direction. So its answer is a set:
-outcomes below, and the backends that the packet can be sent to.
+A walker follows what is left to chance, and what a client did before, in every direction. Its answer is therefore a
+set: outcomes below, and the backends that the packet can be sent to.
 """
 
 from __future__ import annotations

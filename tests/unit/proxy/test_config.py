@@ -21,7 +21,7 @@ from bridgehead.proxy.errors import ConfigInvalid
 
 HEAD = {"apiVersion": "kubeproxy.config.k8s.io/v1alpha1", "kind": "KubeProxyConfiguration"}
 
-# What kubeadm writes.
+# The configuration that kubeadm writes.
 KUBEADM: dict[str, Any] = HEAD | {
     "bindAddress": "0.0.0.0",
     "bindAddressHardFail": False,
@@ -187,7 +187,7 @@ def test_an_option_sets_its_field() -> None:
         ({"kind": "ConfigMap"}, "kind: 'ConfigMap'"),
         ({"kind": "KubeProxyConfiguration", "apiVersion": "v1"}, "apiVersion: 'v1'"),
         (HEAD | {"mode": 3}, "mode: 3 is not a string"),
-        # The words after "Invalid value" are those of kube-proxy's validation.
+        # The text after "Invalid value" is that of kube-proxy's validation.
         (
             HEAD | {"clusterCIDR": "10.244.0.0"},
             'clusterCIDR: Invalid value: "10.244.0.0": must be a valid CIDR block (e.g. 10.100.0.0/16 or '
@@ -326,7 +326,7 @@ def test_each_mode_reads_its_own_section() -> None:
         (["10.0.0.0/24"], False),
         (["10.0.0.0/24", "127.0.0.0/8"], True),
         (["0.0.0.0/0"], True),
-        (["fd00:10::/64"], True),  # of IPv4 nothing is said, which is everything
+        (["fd00:10::/64"], True),  # IPv4 is not limited
     ],
 )
 def test_node_ports_answer_on_loopback_only_if_it_is_selected(addresses: list[str], has_loopback: bool) -> None:

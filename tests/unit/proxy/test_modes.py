@@ -22,7 +22,7 @@ ROOT = Path(bridgehead.proxy.__file__).parent
 FILES = {"README.md", "__init__.py", "apply.py", "mode.py"}
 OF_RULES = {"chains.py", "readback.py", "render.py"}  # of a mode that writes rules of its own
 STANDS_ON_ANOTHER = {"userspace"}
-# What the agent needs of a mode, and what each mode needs of itself.
+# Names that the agent needs of a mode, and those that a mode needs of its own modules.
 OF_A_MODE = {name for name, _ in inspect.getmembers(Mode) if not name.startswith("_")}
 OF_A_RENDERER = {"change", "full", "chains"}
 OF_A_TRANSACTION = {"size"}

@@ -223,7 +223,7 @@ def test_services_with_one_key_share_an_address() -> None:
 @pytest.mark.parametrize(
     ("mine", "others", "has_it"),
     [
-        ({"annotations": POOL, "created": NEW}, {"created": OLD}, True),  # a stranger wrote the other's status
+        ({"annotations": POOL, "created": NEW}, {"created": OLD}, True),  # a foreign client wrote the other's status
         ({"created": OLD}, {"annotations": POOL, "created": NEW}, False),
         ({"annotations": POOL, "created": OLD}, {"annotations": POOL, "created": NEW}, True),
         ({"annotations": POOL, "created": NEW}, {"annotations": POOL, "created": OLD}, False),

@@ -1,4 +1,4 @@
-"""Where the cluster gives out cluster IPs: from its ServiceCIDRs to the mode's settings."""
+"""Ranges of cluster IPs: from the cluster's ServiceCIDRs to the mode's settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which kernel settings follow from the configuration, and what becomes of those that cannot be written."""
+"""Kernel settings that follow from the configuration, and what becomes of those that cannot be written."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ CLAIMS = ("ip/1", "ip/2", "ip/3")
 
 keys = st.sampled_from(KEYS)
 claims = st.frozensets(st.sampled_from(CLAIMS), max_size=2)
-# How far the writer's revision lags behind the object's; None (deletes only) is "whatever it is".
+# Revisions by which the writer's lags behind the object's; None (deletes only) is "whatever it is".
 lags = st.sampled_from([0, 0, 0, 1])
 writes = st.one_of(
     st.tuples(st.just("create"), keys, claims, lags),
@@ -67,7 +67,7 @@ class Machine(RuleBasedStateMachine):
         # The objects according to a watcher since the last (re)start.
         self.seen: dict[Key, int] = {}
         self.watches = self.watch()
-        # What the model held at the revisions that the history reaches back to.
+        # Contents of the model at the revisions that the history reaches back to.
         self.past: dict[int, dict[Key, int]] = {0: {}}
 
     def open(self) -> MemoryStore:

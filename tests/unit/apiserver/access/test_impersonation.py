@@ -150,7 +150,7 @@ def of(mode, resource, name, namespace=""):
 )
 def test_each_part_takes_a_right(wanted, rights, user):
     assert impersonate(AGENT, wanted, PODS, Rights(*rights)) == user
-    # None of the rights can be left out.
+    # All of the rights are needed.
     for missing in rights:
         with pytest.raises(ApiStatus) as refused:
             impersonate(AGENT, wanted, PODS, Rights(*(right for right in rights if right != missing)))

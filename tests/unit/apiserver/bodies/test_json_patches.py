@@ -97,7 +97,7 @@ def test_json_patches_follow_rfc_6902(original, patch, result):
     assert (original, patch) == before
 
 
-# Where the library of Kubernetes does not follow the RFCs, or where these have no rule.
+# Cases in which the library of Kubernetes does not follow the RFCs, or for which these have no rule.
 @pytest.mark.parametrize(
     ("original", "patch", "result"),
     [

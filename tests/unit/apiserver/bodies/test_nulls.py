@@ -102,7 +102,7 @@ async def test_a_slice_without_endpoints(world: World) -> None:
     sent = {"metadata": {"name": "a"}, "addressType": "IPv4", "endpoints": [], "ports": []}
     made = await world.create(SLICES, sent)
     assert (made["endpoints"], made["ports"]) == (None, None)
-    # The same object again, as it was read and as it was sent, is no change.
+    # An update with the same object, as it was read and as it was sent, is no change.
     assert (await world.call("PUT", f"{SLICES}/a", made)).json == made
     assert (await world.call("PUT", f"{SLICES}/a", sent)).json == made
     assert (await world.patch(f"{SLICES}/a", {"endpoints": None})).json == made

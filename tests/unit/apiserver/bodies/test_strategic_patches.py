@@ -193,7 +193,7 @@ def test_strategic_merge_patches_follow_kubernetes_rules(schema, case):
         (400, {"$retainKeys": ["hostname"], "subdomain": "x"}),
         (500, {"$setElementOrder/hostname": ["x"]}),
         (500, {"nodeSelector": {"a": {"b": "c"}}}),
-        # Where kube-apiserver panics.
+        # kube-apiserver panics at these.
         (400, {"containers": [{"name": ["a"]}]}),
         (400, {"$setElementOrder/tolerations": [{"key": "a"}]}),
         (400, {"ephemeralContainers": [None]}),

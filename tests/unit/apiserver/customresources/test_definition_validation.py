@@ -114,7 +114,7 @@ INVALID = [
         definition(preserveUnknownFields=True, conversion=webhook()),
         'spec.conversion.strategy: Invalid value: "Webhook": must be None if spec.preserveUnknownFields is true',
     ),
-    # What all versions have in common is reported once.
+    # Errors that all versions have in common are reported once.
     (definition(version(schema={"type": "string"})), "spec.validation.openAPIV3Schema.type: Invalid value"),
     (
         definition(version(schema={"type": "string"}), version("v2", storage=False, schema={"type": "object"})),

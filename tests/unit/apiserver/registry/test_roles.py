@@ -93,7 +93,7 @@ async def test_aggregated_roles_follow_the_roles_that_they_select(world):
     async with aggregating(world):
         await world.create(ROLES, role("b", "pods", labels={"to": "a"}))
         await world.create(ROLES, role("a", "mine", selects=[{"to": "a"}, {"also": "a"}]))
-        # What someone else writes there is replaced.
+        # Rules that another client writes there are replaced.
         await until(world, "a", {"pods"}.__eq__)
         await world.create(ROLES, role("c", "nodes", "pods", labels={"to": "a", "also": "a"}))
         await until(world, "a", {"pods", "nodes"}.__eq__)

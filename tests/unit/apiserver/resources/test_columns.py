@@ -278,7 +278,7 @@ def test_every_resource_has_a_row():
 
 
 RUNNING = "{ready: true, state: {running: {}}}"
-# what the pod says (YAML): READY, STATUS, RESTARTS
+# fields of the pod (YAML): READY, STATUS, RESTARTS
 PODS = {
     "waits for a node": ("status: {phase: Pending}", "0/1", "Pending", "0"),
     "is gated": (

@@ -19,7 +19,7 @@ REASON = (
     "'[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?')"
 )
 
-# What the status tells of a device, and the errors.
+# Fields of a device's status, and their errors.
 DEVICES = [
     (f"conditions: [{{type: Ready, status: 'True', reason: 'A,B', {WHEN}}}], data: {{a: 1}}, "
      "networkData: {interfaceName: eth1, hardwareAddress: '02:00:00:00:00:01', ips: [10.0.0.1/24, 'fd00::1/64']}", []),

@@ -58,7 +58,7 @@ ONE = pool("one", "10.0.0.0/28")
             pool("one", "10.0.0.0/28", namespace="default"),
             "resource must be created in metallb-system namespace",
         ),
-        # What a later object of the same manifest defines is no reason to refuse.
+        # A name that a later object of the same manifest may define is no reason to refuse.
         (objects(), METALLB, "bgppeers", peer("r", bfdProfile="fast"), ""),
         (objects(pools=[ONE]), METALLB, "bgpadvertisements", made("a", communities=["vip"], peers=["r"]), ""),
         (objects(pools=[ONE]), METALLB, "bgpadvertisements", made("a", communities=["1:99999"]), "invalid community"),
@@ -98,7 +98,7 @@ def test_an_object_that_the_schema_refuses_is_left_to_it():
 
 
 EIP = made("eip", "", address="10.0.0.0/24", protocol="bgp")
-# One of each kind, beside which `BROKEN` is not valid, and what is not valid about it.
+# Objects that are not valid, one of each kind.
 BROKEN = [
     (METALLB, "ipaddresspools", pool("two", "10.0.0.0/30")),
     (METALLB, "l2advertisements", made("a", ipAddressPoolSelectors=[{"matchLabels": {"a": "b c"}}])),

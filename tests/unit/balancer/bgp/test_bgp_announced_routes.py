@@ -122,7 +122,7 @@ def test_advertisements_of_one_prefix_are_one_route():
     web = service("web", "10.1.0.1", of=both)
     route = planned(view(ROUTER1), web)["router1"]["10.1.0.1/32"]
     assert (route.local_preference, route.communities) == (100, {(1, 2), (1, 2, 3)})
-    # The same if the address is shared.
+    # Services that share the address share its communities.
     other = service("other", "10.1.0.1", of=pool(BgpAdvertisement("c", communities=frozenset({(9, 9)}))))
     route = planned(view(ROUTER1), web, other)["router1"]["10.1.0.1/32"]
     assert route.communities == {(1, 2), (1, 2, 3), (9, 9)}

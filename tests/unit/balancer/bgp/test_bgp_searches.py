@@ -47,7 +47,7 @@ def view(count: int, *, leaving: str = "") -> ClusterView:
 
 
 def find_path(address: str) -> Path | None:
-    """Of the nodes, only fd00::4 is on another network."""
+    """Find the path to a node: only fd00::4 is on another network."""
     return Path("", 1, is_on_link=address != "fd00::4")
 
 

@@ -1,4 +1,4 @@
-"""Which node should be the master of an address, and which one was before."""
+"""The node that should be the master of an address, and the one that was before."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_the_master_before_is_known_to_all_alike():
         assert speaker.see(leaving=first) == [second, first]
         assert speaker.see(leaving=first, members=frozenset({first, third})) == [third, second]
         assert speaker.see() == [first, third]
-        # Of nodes that all leave, the one with the highest priority stays.
+        # If all nodes leave, the one with the highest priority stays.
         assert speaker.see(leaving=first, members=frozenset({first})) == []
 
 
@@ -80,7 +80,7 @@ def test_while_no_node_can_be_the_master_the_last_one_counts():
     assert speaker.see(members=frozenset()) == []
     assert speaker.see(members=frozenset({second})) == [second, first]
     assert speaker.masters.of(second) == {ADDRESS}
-    # Nobody had an address whose Service has no endpoints.
+    # No node had an address whose Service has no endpoints.
     assert speaker.see(service=replace(WEB, has_endpoints=False)) == []
     assert speaker.masters.of(second) == set()
     assert speaker.masters.master(ADDRESS) == speaker.masters.previous(ADDRESS) == ""

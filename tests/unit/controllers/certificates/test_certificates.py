@@ -1,5 +1,5 @@
 # ruff: noqa: E501
-"""Which requests the built-in signers sign, and what they sign; when requests are deleted."""
+"""Requests that the built-in signers sign, the certificates that they make, and the deletion of requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which slices are updated: as few as possible, and afterwards they hold exactly what is wanted."""
+"""Updates of slices: as few as possible, and afterwards the slices hold exactly the wanted endpoints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which zone each endpoint is for, with `topology-mode: Auto`, as tables."""
+"""The zone that each endpoint is for, with `topology-mode: Auto`, as tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which nodes are judged silent, in virtual time: kubelets renew Leases through an API server that stalls."""
+"""Nodes that are judged silent, in virtual time: kubelets renew Leases through an API server that stalls."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ def test_time_in_which_the_controllers_were_stopped_is_not_counted():
 def test_one_silent_node_becomes_unreachable_after_its_grace_period():
     async def scene(cluster: Cluster) -> None:
         cluster.silence("node1")
-        await asyncio.sleep(29)  # it was heard 10 s ago at most
+        await asyncio.sleep(29)  # its Lease was renewed 10 s ago at most
         assert cluster.unready_nodes() == []
         await asyncio.sleep(30)
         assert cluster.unready_nodes() == cluster.unready_pods() == cluster.evicted() == ["node1"]
@@ -263,7 +263,7 @@ def test_without_any_heartbeats_nothing_is_evicted(count):
         assert cluster.unready_pods() == cluster.evicted() == [], "a whole grace period"
         await asyncio.sleep(30)
         assert cluster.unready_pods() == away
-        # Of three one is well: the usual limiter. Of ten most have failed: nobody is evicted.
+        # If one of three is well, the limiter is the usual one. If most of ten have failed, no pod is evicted.
         assert cluster.evicted() == ([] if count > 3 else away[: len(cluster.evicted())])
         await asyncio.sleep(30)
         assert cluster.evicted() == ([] if count > 3 else away)

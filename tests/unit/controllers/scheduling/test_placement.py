@@ -136,7 +136,7 @@ def named(*names: str) -> dict[str, Any]:
 
 
 APP = {"app": "a"}
-# refusal -> (world of one node, pod that can't go there, what is said)
+# refusal -> (world of one node, pod that can't go there, message)
 REFUSED: dict[Refusal, tuple[World, Pod, str]] = {
     Refusal.UNSCHEDULABLE: (World(node("n", unschedulable=True)), pod("p"), "1 node(s) were unschedulable."),
     Refusal.TAINT: (
@@ -239,7 +239,7 @@ def test_a_reason_that_holds_for_every_node() -> None:
     assert explain_everywhere(reason, 0) == "no nodes available to schedule pods"
 
 
-# What makes the same pod fit, for each refusal that depends on the pod.
+# Changes that make the same pod fit, for each refusal that depends on the pod.
 ACCEPTED = {
     "tolerated": (
         REFUSED[Refusal.TAINT][0],

@@ -55,10 +55,10 @@ def world(*pods: Pod, nodes: int = 1) -> World:
 @pytest.mark.parametrize(
     ("pods", "wanted", "expected"),
     [
-        # No more victims than needed, the least important ones.
+        # The victims are the least important pods, and no more than needed.
         ([ranked("n1", 1), ranked("n2", 2), ranked("n3", 3), ranked("n4", 4)], ranked("p", 9), ("n", "n1")),
         ([ranked("n1", 1), ranked("n2", 2), ranked("n3", 3), ranked("n4", 4)], ranked("p", 9, "2"), ("n", "n2", "n1")),
-        # Of the same priority, those that started last.
+        # Pods that started last are victims first, if priorities are equal.
         ([ranked("n1", 1, "2", 5), ranked("n2", 1, "2", 6)], ranked("p", 9, "2"), ("n", "n2")),
         # A small victim does not help a large pod; a large one that is more important does.
         ([ranked("n1", 1, "500m"), ranked("n2", 2, "3500m")], ranked("p", 9, "3"), ("n", "n2")),

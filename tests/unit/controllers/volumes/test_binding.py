@@ -1,4 +1,4 @@
-"""Which volume a claim gets, and the steps of claims and volumes."""
+"""The volume that a claim gets, and the steps of claims and volumes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_claim_without_a_class_gets_the_default_one_later() -> None:
     without = claim(storageClassName=None)
     assert plan_claim(without, {}, None, (), "b").storage_class == "b"
     assert plan_claim(without, {}, None, ()).event is not None
-    # No class is a choice, too.
+    # An empty class is a choice, too.
     for chosen in (claim(storageClassName=""), claim(storageClassName=None, annotations={BETA_CLASS: ""})):
         assert plan_claim(chosen, {}, None, (), "b").storage_class == ""
     fitting = volume(storageClassName="")
@@ -95,7 +95,7 @@ def test_matching_on_a_node() -> None:
     assert [name_of(find_volume([reserved, volume()], claim(), node(name))) for name in "xy"] == ["r", None]
     # The scheduler compares sizes only.
     assert name_of(find_volume(VOLUMES["the fewest access modes"][0], claim(), node("x"))) == "a"
-    # Only the scheduler gives a volume to a claim that waits, unless it is reserved.
+    # The scheduler alone gives a volume to a claim that waits, unless it is reserved.
     assert name_of(find_volume([volume()], claim(), only_reserved=True)) is None
     assert name_of(find_volume([reserved], claim(), only_reserved=True)) == "r"
 

@@ -1,4 +1,4 @@
-"""Which pods go first when a ReplicaSet shrinks: one rule after the other, whatever the order of the input."""
+"""The pods that go first when a ReplicaSet shrinks: one rule after the other, whatever the order of the input."""
 
 import random
 

@@ -249,7 +249,8 @@ def test_old_replica_sets_are_scaled_down_when_the_new_one_is_complete() -> None
     assert sizes(plan_scaling(deployment(3), new, [replica_set("rs1", 2)])) == {"rs1": 0}
 
 
-# From Kubernetes' documentation: 10 replicas, maxSurge 3, maxUnavailable 2, an image that can't be pulled; then 15.
+# Example of Kubernetes' documentation: 10 replicas, maxSurge 3, maxUnavailable 2, an image that can't be pulled; then
+# 15.
 def test_proportional_scaling_as_documented() -> None:
     new, old = replica_set("rs2", 5, 0, noted=(10, 13)), replica_set("rs1", 8, noted=(10, 13))
     assert sizes(plan_scaling(deployment(15, 3, 2), new, [old])) == {"rs1": 11, "rs2": 7}
@@ -288,7 +289,7 @@ def test_proportional_scaling_distributes_the_whole_difference(desired: int, sur
     assert all(size >= 0 for size in result.values())
     if len([size for size in before if size]) > 1:
         total, allowed = sum(result.values()), (desired + limits(owner)[0] if desired else 0)
-        # What rounding leaves over is taken from the largest alone, as in Kubernetes, and that may not be enough.
+        # The remainder of rounding is taken from the largest alone, as in Kubernetes, and it may not have enough.
         largest = f"rs{before.index(max(before))}"
         assert total == allowed or (total > allowed and result[largest] == 0)
 
@@ -398,7 +399,7 @@ def test_a_rolling_update_respects_its_limits_and_completes(
     actors = [world.deployment_controller, world.replica_set_controller, world.status_writer, world.kubelet]
     for index in order:
         actors[index]()
-    # Whatever happened so far, from here everybody acts until nobody has anything to do.
+    # All actors act from here, whatever happened so far, until none of them has anything to do.
     for _ in range(500):
         acted = [actor() for actor in actors]
         if not any(acted):

@@ -42,7 +42,7 @@ HOST = "10.244.1.2:80"
         ("//user@elsewhere", "/"),
         ("///x", "///x"),
         ("/a:b", "/a:b"),
-        # What cannot be parsed is a path as a whole.
+        # Text that cannot be parsed is a path as a whole.
         ("/%zz", "/%25zz"),
         ("/%zz?q", "/%25zz%3Fq"),
         ("/%", "/%25"),

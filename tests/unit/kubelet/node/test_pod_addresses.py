@@ -1,4 +1,4 @@
-"""Which address a pod gets."""
+"""The address that a pod gets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The time that the barrier holds a terminating pod, and its watches. In virtual time."""
+"""The time, which is virtual here, that the barrier holds a terminating pod, and its watches."""
 
 from __future__ import annotations
 

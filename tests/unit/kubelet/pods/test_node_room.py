@@ -113,7 +113,7 @@ def other(name, qos_class="Burstable", *, cpu="0", memory="0", **more):
     [
         # A pod that frees enough, before two that free it together.
         ([other("a", cpu="300m"), other("b", cpu="300m"), other("c", cpu="600m")], ["c"]),
-        # Of pods that free enough, the one that requests least.
+        # If several pods free enough, the one that requests least.
         ([other("a", cpu="900m"), other("b", cpu="700m")], ["b"]),
         ([other("a", cpu="700m", memory="2Mi"), other("b", cpu="900m", memory="1Mi")], ["b"]),
         ([other("a", cpu="400m"), other("b", cpu="300m"), other("c", cpu="100m")], ["a", "b"]),

@@ -1,4 +1,4 @@
-"""Which statuses are written at once."""
+"""Statuses that are written at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which answers to a written status end its story, and which are tried again."""
+"""Answers to a written status: those that settle it, and those after which it is written again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which Services lead to a terminating pod, and when their slices have withdrawn it."""
+"""Services that lead to a terminating pod, and the time when their slices have withdrawn it."""
 
 from __future__ import annotations
 
@@ -72,13 +72,13 @@ def test_services_that_select_a_pod_are_found(candidate, leads):
         ([slice_(endpoint(ready=False, serving=False, terminating=True))], True),
         ([slice_(endpoint(**GOING)), slice_(endpoint("p2", ready=True)), slice_()], True),
         ([slice_(endpoint(**GOING)), slice_(endpoint(ready=True))], False),
-        # What it was before it became ready; that it is comes next.
+        # The slice shows the pod before it became ready; that it is comes next.
         ([slice_(endpoint(ready=False, serving=False, terminating=False))], False),
         ([slice_(endpoint(ready=False))], False),
         # A ready pod is in the slices, as soon as they know of it.
         ([], False),
         ([slice_(endpoint("p2", ready=True))], False),
-        # Somebody else's endpoint at the same address.
+        # An endpoint of another owner at the same address.
         ([slice_(endpoint(**GOING)), slice_(endpoint("", ready=True))], True),
     ],
 )
@@ -118,7 +118,7 @@ def test_clients_leave_the_node_of_the_last_ready_endpoint(spec, ingress, leavin
     assert is_leaving_node(last, web, [slice_(going), slice_(elsewhere)]) is leaving
     other = {**endpoint("p3", ready=True), "nodeName": "node1"}
     assert not is_leaving_node(last, web, [slice_(going), slice_(elsewhere, other)])
-    # No node has a ready endpoint, so the address does not move: of a Service that is scaled to 0, or deleted.
+    # The address of a Service that is scaled to 0, or deleted, does not move, as no node has a ready endpoint.
     assert not is_leaving_node(last, web, [slice_(going), slice_({**elsewhere, "conditions": GOING})])
     assert not is_leaving_node(last, web, [])
 

@@ -128,7 +128,7 @@ def ours(kernel: FakeIptables) -> dict[str, dict[str, list[str]]]:
 
 
 def backends(answers: dict[Packet, frozenset[str]], number: int) -> set[str]:
-    """Of one Service, whoever comes to whichever of its addresses."""
+    """Backends of one Service, whichever client comes to whichever of its addresses."""
     its = PACKETS[number * _PACKETS_EACH : (number + 1) * _PACKETS_EACH]
     return {outcome for packet in its for outcome in answers[packet] - {DROPPED, REJECTED, UNTOUCHED}}
 

@@ -169,7 +169,7 @@ def test_a_transaction_that_fits_is_one_input_for_each_family() -> None:
     assert list(Transaction().inputs(1)) == []
 
 
-# What iptables-nft-restore 1.8.9 passed to sendmsg for each line, in bytes.
+# Bytes that iptables-nft-restore 1.8.9 passed to sendmsg for each line.
 SENT = (
     (132, ":KUBE-SEP-ILQTVSVYMGAKOQWC - [0:0]"),
     (168, "-A KUBE-MARK-MASQ -j MARK --set-xmark 0x4000/0x4000"),

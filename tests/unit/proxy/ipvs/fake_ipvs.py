@@ -18,7 +18,8 @@ class FakeIpvs:
         self.connections: dict[tuple[Server, Destination], int] = {}
 
     def do(self, transaction: Transaction) -> None:
-        """In the order of the fields, as the real one; what kube-proxy's kernel would refuse raises."""
+        """Apply the fields in their order, as the real one does; changes that the kernel would refuse raise an
+        error."""
         for name in transaction.replaced:
             del self.sets[name]
         for name, kind in transaction.created.items():

@@ -18,7 +18,7 @@ class Packet(packets.Packet, frozen=True):
     """`remembered`: the backends' numbers that the kernel may have recorded for the client."""
 
     remembered: frozenset[str] = frozenset()
-    # What rules write.
+    # Values that rules write.
     destination: str = ""
     priority: str = "0:0"
     is_marked: bool = False  # for masquerading

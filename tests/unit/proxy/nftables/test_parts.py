@@ -80,7 +80,7 @@ Answers = dict[tuple[FrontendKey, str, bool], frozenset[str]]
 
 
 def look(kernel: FakeKernel, numbers: dict[FrontendKey, frozenset[str]]) -> Answers:
-    """Where the packets of each Frontend can go, from everywhere, whatever their clients did before."""
+    """Return where the packets of each Frontend can go, from everywhere, whatever their clients did before."""
     found: Answers = {}
     for key in KEYS:
         ip = "ip6" if key.family == 6 else "ip"
@@ -154,7 +154,8 @@ def backends_of(answers: Answers, key: FrontendKey) -> set[str]:
 
 
 def unmasqueraded(some: frozenset[str]) -> set[str]:
-    """Without how the packet's source is translated, which in a Frontend that is too big may be so or so."""
+    """Return the outcomes without the translation of the packet's source, which may differ in a Frontend that is too
+    big."""
     return {outcome.removesuffix(" masqueraded") for outcome in some}
 
 

@@ -40,7 +40,7 @@ def slice_of(*endpoints):
         ([slice_of(endpoint("10.244.1.2"), endpoint("10.244.2.2", "node2"))], 1),
         ([slice_of(endpoint("10.244.1.2")), slice_of(endpoint("10.244.1.2"))], 1),
         ([slice_of(endpoint("10.244.1.2", ready=False))], 0),
-        # The same two pods, by their addresses of both families.
+        # Two pods are in the slices of both families.
         ([slice_of(endpoint("10.244.1.2"), endpoint("10.244.1.3")), slice_of(endpoint("fd00::2"), endpoint("fd00::3"))],
          2),
         ([slice_of(endpoint("fd00::2"))], 1),

@@ -1,4 +1,4 @@
-"""The times at which a proxy publishes its progress, and the errors that delay it. In virtual time."""
+"""The times, which are virtual here, at which a proxy publishes its progress, and the errors that delay it."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ async def test_a_new_level_warns_about_existing_pods(world):
         "a (and 2 other pods): privileged",
         "net: host namespaces, privileged",
     ]
-    # No new level, a lower one, and other labels.
+    # An unchanged level, a lower one, and other labels.
     for change in ({"a": "b"}, labels(warn="restricted"), labels(enforce="privileged")):
         assert warnings(await world.patch(f"{NAMESPACES}/n", {"metadata": {"labels": change}})) == []
 

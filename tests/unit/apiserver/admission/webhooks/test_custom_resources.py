@@ -102,7 +102,7 @@ async def test_mutations_are_pruned(world, programs):
     assert made["data"] == {"start": "yes", "one": "yes"}
     stored = await world.get(url(name="a"))
     assert stored["data"] == made["data"]
-    # What a webhook adds has to be valid, too.
+    # Fields that a webhook adds have to be valid, too.
     programs.answers["one"] = lambda _: patch({"op": "add", "path": "/data/one", "value": 7})
     answer = await world.patch(url(name="a"), {"data": {"start": "no"}})
     assert answer.status == 422, answer.body

@@ -71,7 +71,7 @@ def test_missing_permissions_and_labels_are_added():
     assert new["rules"][: len(old["rules"])] == old["rules"]
     added = new["rules"][len(old["rules"]) :]
     assert {"apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["impersonate"]} in added
-    # Of the first rule, `get pods/exec` and 17 others.
+    # The first rule lacked `get pods/exec` and 17 others.
     assert len(added) == 1 + 18
     assert reconciled(new, EDIT) == new
 

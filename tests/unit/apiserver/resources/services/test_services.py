@@ -308,7 +308,7 @@ PORT = "{name: %s, port: %s, protocol: %s, nodePort: %s}"
             "spec.ports[0].nodePort: Invalid value: 29: provided port is not in the valid range. "
             "The range of valid ports is 30000-32767"]),
         ([("a", 80, "TCP", 30081), ("b", 80, "UDP", 30080)], []),
-        # Only the first error, and no other ones.
+        # The first error is reported, and no other ones.
         ([("a", 80, "TCP", 30080), ("a", 81, "UDP", 30080), ("A", 0, "x", 1)], [f"spec.ports[1].nodePort: {TAKEN}"]),
         # Duplicates of one number are left to the validation.
         ([("a", 80, "TCP", 30080), ("b", 80, "TCP", 30080)], [
