@@ -54,7 +54,7 @@ class HorizontalController:
         self._targets = ScaleTargets(client)
         self._proposals = MetricProposals(MetricsClient(client), clock)
         self._records: dict[ObjectKey, ScalingRecord] = {}
-        # Of the pods that each autoscaler counts, as far as known.
+        # Selectors of the pods that each autoscaler counts, as far as known.
         self._selectors: dict[ObjectKey, Selector] = {}
         self._queue: WorkQueue[ObjectKey] = WorkQueue("horizontalpodautoscalers")
         self._autoscalers.on_change(self._autoscaler_changed)

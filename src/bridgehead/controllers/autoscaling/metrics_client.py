@@ -90,7 +90,7 @@ class MetricsClient:
         except ClientError as error:
             why = str(error)
             if isinstance(error, NotFound) and path and "requested resource" in why:
-                # Kubernetes' clients say which resource they asked for.
+                # Kubernetes' clients name the resource that they asked for.
                 group, resource = path.split("/")[2], path.split("/")[6]
                 why = f"{why} (get {resource}.{group})"
             raise MetricsError(f"unable to fetch metrics from {api} metrics API: {why}") from error

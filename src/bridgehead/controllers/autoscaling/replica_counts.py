@@ -36,7 +36,7 @@ class PodMetric(NamedTuple):
 
 
 class Tolerances(NamedTuple):
-    """By how much a ratio to the target may differ from 1 without a change."""
+    """Differences of a ratio to the target from 1 that cause no change."""
 
     down: float = 0.1
     up: float = 0.1

@@ -92,12 +92,12 @@ class DisruptionController:
         except (Conflict, NotFound):
             raise  # the budget has changed or is gone
         except Exception as error:
-            # No eviction may be allowed by counts that are not true any more.
+            # Counts that are not true any more must not allow an eviction.
             patch = patch_of(budget, failed_status(budget, str(error), self._clock()))
             if patch is not None:
                 await self._latest.patch_status(self._client, budget, patch)
             if isinstance(error, OwnerUnknown):
-                return Retry(str(error))  # as while a StatefulSet is deleted before its pods; the Event says why
+                return Retry(str(error))  # as while a StatefulSet is deleted before its pods; the Event states why
             raise
         return outcome
 

@@ -74,7 +74,7 @@ class Template:
 
 @dataclass(frozen=True)
 class SlicePlan:
-    """Slices to create, update and delete. In this order no endpoint that stays is ever missing."""
+    """Slices to create, update and delete. Applied in this order, they never leave out an endpoint that stays."""
 
     create: tuple[EndpointSlice, ...] = ()
     update: tuple[EndpointSlice, ...] = ()
@@ -139,7 +139,7 @@ def _distribute(
     for draft in sorted((draft for draft in drafts if draft.changed), key=_size, reverse=True):
         _move(rest, draft, capacity)
     while rest:
-        # Not before the rest fits into one slice: there may be as many slices as endpoints.
+        # Unchanged slices are tried once the rest fits into one slice: there may be as many slices as endpoints.
         unchanged = (draft for draft in drafts if not draft.changed) if len(rest) <= capacity else ()
         fitting = [draft for draft in unchanged if _size(draft) + len(rest) <= capacity]
         if fitting:

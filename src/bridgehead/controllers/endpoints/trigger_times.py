@@ -36,7 +36,7 @@ class TriggerTimes:
         seen = self._seen.get(service.key)
         self._seen[service.key] = _Seen(created, now)
         if seen is None or seen.service != created:
-            # Only its creation counts for a new Service: its pods may have been ready long before it.
+            # The time of a new Service is its creation: its pods may have been ready long before it.
             return created or ""
         return min((moment for uid, moment in now.items() if moment > seen.pods.get(uid, "")), default="")
 

@@ -33,7 +33,7 @@ _IGNORED = {("", "events"), ("events.k8s.io", "events")}  # many objects, which 
 _NEEDED = {"list", "watch", "delete"}
 # The addresses of Services, which are removed with them. Other IPAddress objects may have owners.
 _SELECTIONS = {("networking.k8s.io", "ipaddresses"): "ipaddress.kubernetes.io/managed-by!=ipallocator.k8s.io"}
-# Between two looks at the kinds that had no object.
+# Time between two looks at the kinds that had no object.
 UNUSED_SECONDS = 15.0
 # Time in which further changes of CustomResourceDefinitions are waited for, before the kinds are discovered again.
 SETTLING_SECONDS = 0.5

@@ -60,7 +60,7 @@ def pod_template(job: Job, index: int | None = None, failures: list[Pod] | None 
 def choose_surplus(job: Job, active: Sequence[Pod], count: int, now: float) -> list[Pod]:
     """Return the active pods to delete: at least `count`, fewer only if there are fewer.
 
-    Of an indexed Job all go whose index is not one of its completions, and all but one of each index.
+    An indexed Job loses all pods whose index is not one of its completions, and all but one of each index.
     """
     surplus: list[Pod] = []
     staying = list(active)

@@ -89,7 +89,7 @@ def count_pods(job: Job, pods: Sequence[Pod]) -> Progress:
     # Sets that keep their order: a Job may have a hundred thousand pods.
     succeeded = dict.fromkeys(uid for uid in before.succeeded if uid in tracked)
     failed = dict.fromkeys(uid for uid in before.failed if uid in tracked)
-    # Of a Job that fails, each pod that is deleted has failed, too.
+    # A Job that fails counts each pod that is deleted as failed, too.
     only_failed = spec.pod_replacement_policy == "Failed" and not is_condition_true(status.conditions, FAILURE_TARGET)
     last_success = 0.0
     failure_times: list[float] = []

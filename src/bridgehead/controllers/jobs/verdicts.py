@@ -103,7 +103,7 @@ def backoff_in(progress: Progress, now: float) -> float:
 def indexes_in_time(indexes: Sequence[int], progress: Progress, now: float) -> tuple[list[int], float]:
     """Return those of `indexes` whose pods may be created now, and the seconds until the next of the others may be.
 
-    Where each index has a back-off limit of its own, only its own failures delay it. The seconds are 0 without others.
+    If each index has a back-off limit of its own, only its own failures delay it. The seconds are 0 without others.
     """
     waits = {index: _index_backoff_in(progress, index, now) for index in indexes}
     ready = [index for index, wait in waits.items() if not wait]

@@ -63,8 +63,8 @@ def schedule_pod(filters: NodeFilters, nominated: str = "") -> Placement:
 def explain_everywhere(reason: str, nodes: int) -> str:
     """Return the text of a FailedScheduling Event for a pod that no node can have, whatever the node.
 
-    In kube-scheduler, the plug-in for resource claims, which makes room before the preemption, finds no state of its
-    own then: no pod is preempted, and its error ends the text.
+    kube-scheduler's plug-in for resource claims, which makes room before the preemption, finds no state of its own
+    then: no pod is preempted, and its error ends the text.
     """
     return f"0/{nodes} nodes are available: {reason}. not found" if nodes else NO_NODES
 

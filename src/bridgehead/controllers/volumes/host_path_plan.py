@@ -139,7 +139,7 @@ def cleaner_name(volume: str) -> str:
 def cleaner_pod(volume: PersistentVolume, node_name: str) -> dict[str, Any]:
     """Return the pod that deletes the volume's directory on its node.
 
-    Only its container's root is in reach of the command, so a link in the volume leads nowhere else.
+    The command reaches no more than its container's root, so a link in the volume leads nowhere else.
     """
     name = volume.metadata.name
     container = {

@@ -41,7 +41,7 @@ def revision_data(owner: Versioned) -> dict[str, Any]:
 
 
 def sort_history(owner: Versioned, revisions: Iterable[ControllerRevision]) -> History:
-    """Sort an owner's revisions. Of several with the present template, the newest one is the current."""
+    """Sort an owner's revisions. The current one is the newest with the present template."""
     data = revision_data(owner)
     ordered = sorted(revisions, key=lambda one: (one.revision, one.metadata.name))
     current = next((one for one in reversed(ordered) if one.data == data), None)
