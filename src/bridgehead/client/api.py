@@ -81,7 +81,7 @@ class ApiClient:
         return codec.decode_object(await self._transport.send("POST", path, codec.encode(obj), {}, _JSON))
 
     async def update(self, kind: Kind[T], obj: T | Mapping[str, Any], subresource: str = "") -> T:
-        """Replace the object. Only for objects without other writers: a struct lacks some of the object's fields."""
+        """Replace the object, which must have no other writers: a struct lacks some of the object's fields."""
         codec = codec_of(kind)
         path = kind.path(*_metadata(obj), subresource)
         return codec.decode_object(await self._transport.send("PUT", path, codec.encode(obj), {}, _JSON))

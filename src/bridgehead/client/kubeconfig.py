@@ -218,7 +218,7 @@ def _read_document(path: Path) -> dict[str, Any]:
 
 
 def _parse_yaml(content: bytes, path: Path) -> Any:
-    # Only here, so that parts inside a cluster never load PyYAML.
+    # Imported here, so that parts inside a cluster never load PyYAML.
     from bridgehead.yaml_loader import UnusableYaml, load
 
     try:

@@ -67,8 +67,8 @@ async def renew_lease(
 class LeaderElector:
     """A candidate for the Lease `key`, called `identity`.
 
-    In seconds: a lease that was not renewed for `lease_duration` may be taken by another candidate; a leader that
-    cannot renew for `renew_deadline` stops by itself; `retry_period` is the time between two tries.
+    Another candidate may take a lease that was not renewed for `lease_duration`; a leader that cannot renew for
+    `renew_deadline` stops by itself; `retry_period` is the time between two tries. All are in seconds.
     """
 
     def __init__(

@@ -149,7 +149,8 @@ class WorkQueue(Generic[K]):
         return delay_after(failures, self._first_delay, self._longest_delay)
 
     async def _reconcile(self, reconcile: Callable[[K], Awaitable[Outcome]], key: K) -> Outcome:
-        """Reconcile a key. Of failures in a row the first is logged; the client logs an unreachable API server."""
+        """Reconcile a key. The first of several failures in a row is logged; the client logs an unreachable API
+        server."""
         is_first = key not in self._failures
         try:
             return await reconcile(key)
