@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 _PROC: Final = Path("/proc/net")
 _TCP_LISTEN: Final = "0A"
 _UNCONNECTED: Final = "07"  # TCP_CLOSE, which unconnected UDP sockets have
-_FIRST_EPHEMERAL: Final = 32768  # of Linux, if the namespace does not tell its own
+_FIRST_EPHEMERAL: Final = 32768  # Linux' default, if the namespace's own is unknown
 
 
 class Listener(NamedTuple):

@@ -32,7 +32,7 @@ _ICMPV6_TYPE: Final = 14 + 40
 class PacketSocket(Closable):
     """Sends and receives whole Ethernet frames of one protocol (ETH_P_*) on the interface of this number.
 
-    Of IPv6, only neighbour solicitations and advertisements are received: the kernel drops all else before this
+    The socket receives no IPv6 but neighbour solicitations and advertisements: the kernel drops all else before this
     process wakes. Raises OSError without CAP_NET_RAW.
     """
 

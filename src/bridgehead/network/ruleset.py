@@ -1,7 +1,7 @@
 """The generation of nf_tables' ruleset, by which the proxy's modes find out whether anybody changed anything.
 
-The proxy asks often, so there is a socket of its own for it, and no command is run. Nor is one run to find out which
-tables there are. Source: NFT_MSG_GETGEN and NFT_MSG_GETTABLE in linux/netfilter/nf_tables.h.
+The proxy asks often, so there is a socket of its own for it, and no command is run. The list of tables needs no
+command, either. Source: NFT_MSG_GETGEN and NFT_MSG_GETTABLE in linux/netfilter/nf_tables.h.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Ruleset(Closable):
     def send_buffer(self) -> int:
         """Return the size of the biggest send buffer that nft can have here, in bytes.
 
-        Only with CAP_NET_ADMIN outside of every user namespace may a process force a size beyond the default, and nft
+        A process may force a size beyond the default only with CAP_NET_ADMIN outside of every user namespace, and nft
         1.0.6 only forces.
         """
         with open_socket(NETLINK_NETFILTER) as trial:

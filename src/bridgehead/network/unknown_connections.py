@@ -1,15 +1,15 @@
 """Expressions and requests that the tables of `handover` and `connection_search` share: for unknown connections.
 
-Those are packets of TCP that begin no connection, and the node's connection tracking does not know the connection that
-they belong to: it is another node's, because packets to an address come here now that went to that node before. In
-nft's syntax they match
+Their packets are TCP and begin no connection, and the node's connection tracking does not know the connection that they
+belong to: it is another node's, because packets to an address come here now that went to that node before. In nft's
+syntax they match
 
     meta l4proto tcp tcp flags & syn == 0 ct state new              # NEW
     meta l4proto tcp tcp flags & syn == 0 ct state invalid          # INVALID
 
 Connection tracking begins with any packet of a connection (`nf_conntrack_tcp_loose`, on by default) but the last ones,
-which are invalid. So are all packets of a connection with the addresses and ports of one that ended here: the kernel
-remembers that for two minutes, and clients use ports again. Other invalid packets are outside of the window of a
+which are invalid. All packets of a connection with the addresses and ports of one that ended here are invalid, too: the
+kernel remembers that for two minutes, and clients use ports again. Other invalid packets are outside of the window of a
 connection that is open here, and another node would answer them with a reset that the client accepts. A copy is
 therefore marked by its TTL, and a node that does not know its connection drops it. Clients' systems begin with 64 or
 128; no other mark survives between nodes without a change that the pod sees.
