@@ -15,7 +15,8 @@ from .plan import LabFiles
 def open_content(files: LabFiles) -> ContentStore:
     """Change this process to the lab's ids and to the store's directory, for good; returns the store.
 
-    What needs the user's own rights has to be opened before. The caller must have no other threads. Raises `LabError`.
+    Files that need the user's own rights have to be opened before. The caller must have no other threads. Raises
+    `LabError`.
     """
     config = state_directories.read_config(files)
     if config is None:

@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 _NAMESPACES = (
     syscalls.CLONE_NEWPID | syscalls.CLONE_NEWNS | syscalls.CLONE_NEWNET | syscalls.CLONE_NEWUTS | syscalls.CLONE_NEWIPC
 )
-# Variables of the user's environment that the lab keeps. Others can contain secrets.
+# Variables of the user's environment that the lab keeps. Other variables can contain secrets.
 _KEPT_ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ")
 
 Preload = Callable[[Iterable[Sequence[str]]], None]

@@ -12,12 +12,14 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 BEATS: Final = 3  # heartbeats within the time of silence
-# Until the first heartbeat: a part that starts reads its store or waits for another part. In times of silence.
+# Time until the first heartbeat, as a multiple of the time of silence: a part that starts reads its store or waits for
+# another part.
 _START: Final = 10
-# A running part whose loop is blocked has used that share of the silence as processor time. One that has used less
+# A running part whose loop is blocked has used that share of the silence as processor time. A part that has used less
 # waits for a processor.
 _BUSY: Final = 1 / 3
-# By state, as proc(5) has it. Others are transient, a wait for a disk, which no kill ends, or a debugger's.
+# Problems by state of the process (proc(5)). Other states are transient, a wait for a disk, which no kill ends, or a
+# debugger's.
 _HANGS: Final = {"R": "its event loop is blocked", "S": "its event loop waits", "T": "it is stopped"}
 
 

@@ -247,7 +247,8 @@ def plan_container_lines(config: LabConfig) -> list[tuple[str, ...]]:
     """Return the command lines of the parts in the system's pods, which the runtimes fork. Another line works, too, but
     is parsed in the container: that copies a MiB of the memory that it shares.
 
-    They are those of `manifests/`, with the nodes' names. Without options: those are known only when the pod starts.
+    They are those of `manifests/`, with the nodes' names. Options are left out, as they are known only when the pod
+    starts.
     """
     nodes = [f"--node-name={node.name}" for node in plan_nodes(config)]
     lines = [("proxy", "--config=/var/lib/kube-proxy/config.conf", node, "--host-ports") for node in nodes]

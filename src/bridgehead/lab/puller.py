@@ -207,7 +207,8 @@ def _listen(id_map: IdMap | None) -> socket.socket:
     with contextlib.suppress(FileNotFoundError):
         os.unlink(SOCKET)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    # By the umask, not by chmod: the directory belongs to the lab, which could put a link in the socket's place.
+    # The umask sets the mode, not chmod: the directory belongs to the lab, which could put a link in the socket's
+    # place.
     umask = os.umask(0o177)
     try:
         listener.bind(SOCKET)

@@ -3,11 +3,11 @@
     the lab      system directories (read-only), a copy of /etc without files that only root can read, the state
                  directory, Python; everything else is new and in memory. The API server and the controllers run here.
     each node    the same system directories and /etc; everything else is the node's own, below the state directory, and
-                 stays from one run to the next. Of the lab's state it has its own directory, its own credentials and
-                 the images. The node's kubelet and runtime run here, so a hostPath is a path of this root.
+                 stays from one run to the next. It has its own directory, its own credentials and the images of the
+                 lab's state. The node's kubelet and runtime run here, so a hostPath is a path of this root.
 
-All sources are first bound to a staging directory, before the process enters the lab's user namespace. Only there the
-machine's root has access to all of them; and read-only mounts that are copied to the mount namespace of a less
+All sources are first bound to a staging directory, before the process enters the lab's user namespace. The machine's
+root has access to all of them only there; and read-only mounts that are copied to the mount namespace of a less
 privileged user namespace are locked: root of the lab, which privileged pods are, cannot make them writable again.
 """
 
@@ -110,8 +110,8 @@ def enter_lab_root(shown: Sequence[str]) -> None:
 def enter_node_root(files: LabFiles, node: NodePlan) -> None:
     """Build a node's root in a new mount namespace and enter it. Runs in the node's network namespace, for its /sys.
 
-    Pods of earlier runs can have put anything into the node's files. So mount points are created inside that root
-    without following links, and files in their place are renamed.
+    Pods of earlier runs can have put anything into the node's files. Mount points are therefore created inside that
+    root without following links, and files in their place are renamed.
     """
     syscalls.unshare(syscalls.CLONE_NEWNS)
     files.node_root(node).mkdir(exist_ok=True)

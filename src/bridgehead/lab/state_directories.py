@@ -75,7 +75,7 @@ def find_shared_blobs(files: LabFiles) -> Path | None:
 def check_directory(files: LabFiles) -> None:
     """Raise `LabError` when the directory contains other files than a lab's, which `down --delete` must not remove.
 
-    So `--state-dir ''`, the current directory, does not turn a project's directory into a lab.
+    `--state-dir ''`, the current directory, therefore does not turn a project's directory into a lab.
     """
     try:
         if files.config.exists() or not files.root.is_dir():

@@ -32,8 +32,8 @@ from .plan import LabFiles, PartPlan, PartStatus
 
 log = logging.getLogger(__name__)
 
-# Kubernetes waits 10 s and more for containers; the lab's own parts are restarted immediately. Only a part that does
-# not come up waits longer each time: a part that ran for a few seconds works, so its end is no reason to wait.
+# Kubernetes waits 10 s and more for containers; the lab's own parts are restarted immediately. A part that does not
+# come up waits longer each time; a part that ran for a few seconds works, so its end is no reason to wait.
 _FIRST_DELAY = 0.1
 _LONGEST_DELAY = 5.0
 _STABLE_AFTER = 2.0
