@@ -39,7 +39,7 @@ MAX_VOLUMES: Final = 1000  # of one image: each container has a directory for ea
 MAX_INDEXES: Final = 4  # one within another
 _SHOWN_NAMES, _SHOWN_NAME = 20, 50  # platforms in an error, and characters of each
 _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
-# What an architecture without a variant means (OCI image index: platform variants).
+# Variant of an architecture that names none (OCI image index: platform variants).
 _DEFAULT_VARIANTS: Final = {"arm64": "v8", "arm": "v7"}
 
 
@@ -201,7 +201,7 @@ def choose_manifest(index: Index, wanted: Platform) -> Descriptor:
     if candidates:
         variant = _variant_of(wanted)
         return max(candidates, key=lambda each: _variant_of(each.platform or wanted) == variant)
-    # An image without a platform may be for this one; its configuration says so (`check_platform`).
+    # An image without a platform may be for this one; its configuration decides (`check_platform`).
     without = next((each for each in index.manifests if each.platform is None), None)
     if without is not None:
         return without

@@ -169,7 +169,7 @@ def _endpoint(url: str, settings: _Settings, read: dict[str, str]) -> Endpoint:
         skip_verify=settings.skip_verify,
         ca="\n".join(read[name] for name in _several(settings.ca) if name in read),
         clients=tuple("\n".join(read[name] for name in names if name in read) for names in _clients(settings)),
-        # In one spelling, because of names that differ only in case aiohttp sends the last.
+        # Names get one spelling, because aiohttp sends only the last of those that differ only in case.
         headers=tuple((name.title(), value) for name, values in settings.header.items() for value in _several(values)),
     )
 

@@ -1,4 +1,4 @@
-"""Which answers of a registry are worth another try, and when.
+"""Answers of a registry that are worth another try, and the time until it.
 
 Pure: no I/O, no clock, no randomness. Source: RFC 9110, section 10.2.3 (Retry-After), RFC 6585 (429).
 """
@@ -16,7 +16,7 @@ RESTARTS: Final = 5  # of one download, from its first byte
 _RETRIED: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 _INITIAL_SECONDS: Final = 0.2
 _LONGEST_SECONDS: Final = 5.0
-_SILENT_ATTEMPTS: Final = 2  # a server that takes half a minute to say nothing is not asked six times
+_SILENT_ATTEMPTS: Final = 2  # a server that is silent for half a minute is not asked six times
 PACE_SECONDS: Final = 60.0
 PACE_BYTES: Final = 64 << 10  # a modem brings more in a minute
 _LONGEST_WISH_SECONDS: Final = 60.0  # a registry may ask for hours; then the kubelet's back-off is the better place

@@ -50,7 +50,8 @@ class Transport:
 
     async def __aenter__(self) -> Transport:
         self._session = aiohttp.ClientSession(
-            # Without a limit of connections: waiting for one of them would count as a server that does not answer.
+            # The number of connections has no limit: a wait for one of them would count as a server that does not
+            # answer.
             connector=aiohttp.TCPConnector(limit=0),
             timeout=aiohttp.ClientTimeout(total=None, connect=_CONNECT_SECONDS, sock_read=_SILENCE_SECONDS),
             cookie_jar=aiohttp.DummyCookieJar(),

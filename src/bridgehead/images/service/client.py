@@ -92,7 +92,7 @@ class PullerClient:
         raise PullFailed("the process that pulls images has ended")
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        # By descriptor: the path can be longer than the address of a Unix socket.
+        # The descriptor stands for the path, which can be longer than the address of a Unix socket.
         directory = os.open(self._directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             return await asyncio.open_unix_connection(f"/proc/self/fd/{directory}/{SOCKET}", limit=messages.MAX_LINE)

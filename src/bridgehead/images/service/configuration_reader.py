@@ -1,6 +1,6 @@
 """The puller's configuration, read for each pull by another process, which has kept the rights of the user.
 
-So changes of files count at once, and the puller has no access to them.
+Changes of files therefore count at once, and the puller has no access to them.
 """
 
 from __future__ import annotations

@@ -32,8 +32,8 @@ def media_type(file: BinaryIO) -> str:
 class _Gunzip:
     """Members one after another, as gzip(1) reads them.
 
-    What zlib does not use of its input it copies. A member is fed in growing steps, so that a layer of a million empty
-    members costs no more than their bytes.
+    zlib copies the part of its input that it does not use. A member is fed in growing steps, so that a layer of a
+    million empty members costs no more than their bytes.
     """
 
     def __init__(self) -> None:

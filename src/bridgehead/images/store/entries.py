@@ -73,7 +73,7 @@ def target_of(path: str) -> Target:
 def extended_attributes(headers: Mapping[str, str]) -> dict[str, bytes]:
     """Return the extended attributes in an entry's PAX headers that a container may bring along.
 
-    Those of overlayfs would change what other layers show.
+    Attributes of overlayfs would change what other layers show.
     """
     found = {}
     for key, value in headers.items():

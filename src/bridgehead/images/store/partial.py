@@ -30,7 +30,7 @@ class Partial:
 
     def resume(self) -> None:
         """Hash what an earlier attempt wrote, and go on after it. Blocks; raises OSError."""
-        # By a descriptor of its own: when the download is cancelled, a thread that hashes goes on for a while.
+        # Hashing has a descriptor of its own: when the download is cancelled, its thread goes on for a while.
         self.size = hash_file(self._path, self._hash.update)
 
     def write(self, data: bytes) -> None:

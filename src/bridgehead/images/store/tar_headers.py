@@ -30,7 +30,7 @@ PAX_GLOBAL: Final = b"g"
 LONG_NAME: Final = b"L"
 LONG_LINK: Final = b"K"
 SPARSE: Final = b"S"
-_OLD_FILES: Final = (b"\0", b"7")  # of version 7, and the contiguous files of POSIX, which nobody tells apart
+_OLD_FILES: Final = (b"\0", b"7")  # of version 7, and the contiguous files of POSIX, which are read alike
 _WITHOUT_DATA: Final = frozenset((HARD_LINK, SYMBOLIC_LINK, CHARACTER_DEVICE, BLOCK_DEVICE, DIRECTORY, FIFO))
 _KNOWN: Final = frozenset((*_WITHOUT_DATA, FILE, PAX, PAX_GLOBAL, LONG_NAME, LONG_LINK, SPARSE))
 
