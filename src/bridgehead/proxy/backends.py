@@ -126,7 +126,7 @@ def _parse_endpoint(
 
 
 def _add(candidates: _Candidates, key: tuple[str, int], candidate: Candidate) -> None:
-    """Add a candidate. Of two with one address, the preferred one stays."""
+    """Add a candidate. The preferred one of two with one address stays."""
     other = candidates.setdefault(key, candidate)
     if other is not candidate and _preference(candidate) > _preference(other):
         candidates[key] = candidate

@@ -159,7 +159,7 @@ class ClusterObjects:
     def rivals_of(self, service: Service) -> Sequence[Service]:
         """Return the other Services that have one of the Service's addresses in their status, or as their cluster IP.
 
-        The latter are only looked for where the ranges of cluster IPs are not known.
+        Cluster IPs are compared only if their ranges are not known.
         """
         addresses = published_addresses(service)
         if not addresses:

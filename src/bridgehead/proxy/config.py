@@ -212,7 +212,7 @@ def settings_of(mode: str) -> str:
 def require_mode(text: str) -> None:
     """Raise ConfigInvalid unless the text is the name of a mode or "".
 
-    Only a command line is checked: a configuration that many nodes share must not stop their proxies, which serve in
+    The command line alone is checked: a configuration that many nodes share must not stop their proxies, which serve in
     another mode (`modes.py`).
     """
     if text and text not in MODES:

@@ -120,7 +120,7 @@ def describe_missing_families(mode: str, served: Collection[Family], kernel: Ite
 def _no_mode(failed: Mapping[str, ModeUnavailable]) -> ModeUnavailable:
     """Return the error for a node that can use none of these modes."""
     first = next(iter(failed.values()))
-    if isinstance(first, NotPermitted):  # says everything: the other modes need the same permission
+    if isinstance(first, NotPermitted):  # is enough: the other modes need the same permission
         return first
     return ModeUnavailable("; ".join(_describe(failed)))
 

@@ -77,7 +77,7 @@ async def run(
         if problem:
             problem = f"{problem}; services are served in mode {mode.name}"
             log.warning("%s", problem)
-        # In userspace mode, flows to the proxy's own sockets are correct.
+        # Flows to the proxy's own sockets are correct in userspace mode.
         listeners = mode.listening if isinstance(mode, Listening) else tuple
         flows = ConntrackReconciler(node=NodeAddresses(is_local, listeners))
         progress = ProgressPublisher(client, config.hostname_override, ModeInUse(mode.name, config.mode, problem))

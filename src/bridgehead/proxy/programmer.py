@@ -54,7 +54,7 @@ MOVES: Mapping[Phase, frozenset[Phase]] = {
 
 
 class Programmer:
-    """`install` the compiled Services, then `program` the kernel. Only these two change the table.
+    """`install` the compiled Services, then `program` the kernel. These two alone change the table.
 
     `on_refused` is called with a Service and the kernel's text, for each attempt that the kernel refuses.
     """

@@ -9,7 +9,7 @@ the reasons. Stale are:
 - TCP and SCTP, whose clients mostly notice: flows without a living connection, to an endpoint that has left all slices
   (unanswered attempts, and ended SCTP associations, whose flow a new one from the same port would use); and flows to a
   pod that was observed terminating and then left all slices: that pod has ended, and the client's next packet is
-  rejected instead of lost. No other flows, even if the Service is deleted.
+  rejected instead of lost. All other flows stay, even if the Service is deleted.
 
 Pure: no I/O, no clock, no randomness.
 """
@@ -78,7 +78,8 @@ class StaleFlows:
                 self._add_reasons(*(StaleReason(key, gone=left) for key in keys))
             elif port.protocol != "udp":
                 self._record_departures(port, keys, left, endpoints)
-        # In one step: a scan may read it in another thread, and would take good flows for stale ones in between.
+        # The change is one step: a scan may read it in another thread, and would take good flows for stale ones in
+        # between.
         if known:
             self._known[service] = known
         else:

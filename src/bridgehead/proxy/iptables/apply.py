@@ -1,7 +1,7 @@
 """Access to iptables: finds the variant this node uses, restores, saves, detects changes.
 
 iptables exists in two variants, `nft` (rules in nf_tables) and `legacy` (in the kernel's x_tables). Neither knows the
-other's rules; packets pass both. Only this module starts their commands and interprets their error messages.
+other's rules; packets pass both. This module alone starts their commands and interprets their error messages.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ class Kernel:
 
 
 class NoCommands:
-    """In place of a `Kernel` on a node without iptables' commands: there is nothing to read and nothing to write."""
+    """Stands in for a `Kernel` on a node without iptables' commands: there is nothing to read and nothing to write."""
 
     variant = ""
     families: tuple[Family, ...] = ()

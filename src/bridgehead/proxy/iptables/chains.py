@@ -115,8 +115,8 @@ def jumps() -> tuple[Jump, ...]:
         Jump("filter", "INPUT", "-j KUBE-FIREWALL"),
         Jump("filter", "OUTPUT", "-j KUBE-FIREWALL"),
         *(jump("filter", chain, "KUBE-EXTERNAL-SERVICES", portals, new) for chain in ("INPUT", "FORWARD")),
-        # kube-proxy does not have this jump. What this node sends to itself passes INPUT: a datagram that is rejected
-        # on its way out is reported to its sender as EPERM, not as a refused connection.
+        # kube-proxy does not have this jump. Packets from this node to itself are left to INPUT: a datagram that is
+        # rejected on its way out is reported to its sender as EPERM, not as a refused connection.
         jump("filter", "OUTPUT", "KUBE-EXTERNAL-SERVICES", portals, f"! -o lo {new}"),
         jump("filter", "INPUT", "KUBE-NODEPORTS", "kubernetes health check service ports"),
         *(
@@ -137,9 +137,9 @@ def jumps() -> tuple[Jump, ...]:
 def fixed_chains(family: Family, settings: Settings) -> dict[Chain, Rules]:
     """Return the chains that do not depend on any Service."""
     # Connection tracking does not translate packets that it cannot assign to a connection, such as a segment out of
-    # the window. Its receiver knows no such connection and answers with a reset (RFC 9293 3.10.7: without ACK, since
-    # the segment had one), which would end the connection that the segment belongs to. kube-proxy drops all INVALID
-    # packets that are forwarded, which breaks one-way routing, and does not drop this node's own resets.
+    # the window. The segment's receiver knows no such connection and answers with a reset (RFC 9293 3.10.7: without
+    # ACK, since the segment had one), which would end the connection that the segment belongs to. kube-proxy drops all
+    # INVALID packets that are forwarded, which breaks one-way routing, and does not drop this node's own resets.
     # decisions/0012.
     invalid = "-m conntrack --ctstate INVALID"
     untranslated = tuple(f"-d {cidr} {invalid} -j DROP" for cidr in of_family(settings.service_cidrs, family))

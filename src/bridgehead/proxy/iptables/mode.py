@@ -122,9 +122,9 @@ class IptablesMode:
     async def verify(self, table: FrontendTable, *, thoroughly: bool) -> Repair | None:
         """Repair what somebody else changed. None: nothing was wrong.
 
-        Compares all rules whenever anybody has changed anything. In the nft variant, where observed edits are repaired
-        anyway, it compares rules that are expensive to list only if `thoroughly`; otherwise it looks for the canary
-        chains. In the legacy variant a replaced rule may leave the sizes unchanged, so there `thoroughly` compares all
+        Compares all rules whenever anybody has changed anything. The nft variant, where observed edits are repaired
+        anyway, compares rules that are expensive to list only if `thoroughly`; otherwise it looks for the canary
+        chains. A replaced rule in the legacy variant may leave the sizes unchanged, so there `thoroughly` compares all
         rules that are cheap to list, whether the sizes changed or not.
         """
         state = self._kernel.state()

@@ -33,8 +33,9 @@ from .readback import Table, as_printed
 Tables = Mapping[str, Table]  # of one family, by name, without those that do not exist
 EMPTY = Table()
 
-# Of one input. More would save little: the start of iptables-restore takes a twentieth of the time of eight sections.
-# Fewer would be better for a proxy that is killed, since an iptables-restore that it started applies its whole input.
+# Sections of one input. More would save little: the start of iptables-restore takes a twentieth of the time of eight
+# sections. Fewer would be better for a proxy that is killed, since an iptables-restore that it started applies its
+# whole input.
 SECTIONS_AT_ONCE = 8
 
 

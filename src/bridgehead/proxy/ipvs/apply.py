@@ -54,7 +54,7 @@ class Kernel:
 
     @classmethod
     async def find(cls) -> Kernel:
-        """With the variant of iptables that the rest of this node uses.
+        """Return a `Kernel` with the variant of iptables that the rest of this node uses.
 
         Without its commands, the mode cannot be used, but what an earlier proxy left can be removed.
         """

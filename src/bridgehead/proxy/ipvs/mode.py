@@ -33,7 +33,7 @@ from .transaction import Transaction, texts
 
 log = logging.getLogger(__name__)
 
-_CHEAP_TO_LIST = 1000  # virtual servers; takes 5 ms. Of more, only one is looked for between full comparisons
+_CHEAP_TO_LIST = 1000  # virtual servers; takes 5 ms. If there are more, only one is looked for between full comparisons
 
 
 class IpvsMode:

@@ -1,13 +1,13 @@
 """The kernel's state for one Service port: virtual servers, elements of IP sets, addresses. For `render.py`.
 
 Pure: no I/O, no clock, no randomness. A virtual server has one list of real servers for all clients. With
-externalTrafficPolicy Local, clients in the cluster are served by all backends, others by those on this node. So there
-is one more virtual server, for a mark that the rules set on packets of clients in the cluster, by an IP set. If another
-program changes the mark, the virtual server of the address serves, as kube-proxy's would.
+externalTrafficPolicy Local, clients in the cluster are served by all backends, others by those on this node. There is
+therefore one more virtual server, for a mark that the rules set on packets of clients in the cluster, by an IP set. If
+another program changes the mark, the virtual server of the address serves, as kube-proxy's would.
 
 IPVS has the persistence of clients for each virtual server by itself, and with persistence and a mark it does not
-translate the port. So that a client has the same pod on every address of a Service with affinity, its first choice is
-by a hash of the client (scheduler sh) if there is more than one address; with a mark, every choice is.
+translate the port. A client has to get the same pod on every address of a Service with affinity. Its first choice is
+therefore by a hash of the client (scheduler sh) if there is more than one address; with a mark, every choice is.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ Element = tuple[str, str]  # the name of a set, and the text of an element
 class Node(NamedTuple):
     """The node's own addresses, canonical, without those of Services: all of them, and those with node ports.
 
-    `claimed`: the Frontends other than node ports. One on an address of the node precedes a node port of that number.
+    `claimed`: the Frontends other than node ports. A Frontend on an address of the node precedes a node port of that
+    number.
     """
 
     own: frozenset[str] = frozenset()

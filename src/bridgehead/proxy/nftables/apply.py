@@ -2,7 +2,7 @@
 
 Small texts go through libnftables inside this process, where it is installed (0.2 ms a transaction; 16 ms by the
 command). Big texts and listings go through the `nft` command, so that the hundreds of megabytes they need are freed
-when it ends. Only this module interprets nft's error messages.
+when it ends. This module alone interprets nft's error messages.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Kernel:
     def has_table(self, family: str, name: str) -> bool:
         """Return whether the table exists.
 
-        To explain that a table is missing, libnftables reads the whole ruleset into its memory. A command costs more.
+        libnftables reads the whole ruleset into its memory to explain that a table is missing. A command costs more.
         """
         try:
             return name in self._ruleset.table_names(NFPROTO_IPV6 if family == "ip6" else NFPROTO_IPV4)

@@ -103,7 +103,7 @@ def _client(family: Family) -> str:
     """Return the key of the map of clients: the client, and the Service port's name, which is the destination by then.
 
     nft 1.0.6 has room for 16 bytes in the key of an element that a rule adds (with more it aborts, or overwrites a part
-    with the value). So IPv6 addresses are hashed, twice.
+    with the value). IPv6 addresses are therefore hashed, twice.
     """
     if family == 4:
         return "ip saddr . ip daddr"
@@ -129,10 +129,10 @@ def fixed_chains(family: Family, settings: Settings) -> tuple[Chain, ...]:
         f"meta mark and {mark:#x} == {mark:#x} meta mark set meta mark xor {mark:#x} masquerade fully-random",
     )
     # Connection tracking does not translate what it cannot assign to a connection, such as a segment out of the
-    # window. Its receiver knows no such connection and answers with a reset (RFC 9293 3.10.7: without ACK, since the
-    # segment had one), which would end the connection that the segment belongs to. decisions/0012.
+    # window. The segment's receiver knows no such connection and answers with a reset (RFC 9293 3.10.7: without ACK,
+    # since the segment had one), which would end the connection that the segment belongs to. decisions/0012.
     stray_reset = "ct state invalid tcp flags & (rst | ack) == rst"
-    # What is still addressed to a cluster IP here: `invalid` packets that connection tracking did not translate,
+    # Packets that are still addressed to a cluster IP here: `invalid` ones that connection tracking did not translate,
     # connections to an undefined port, and connections to an endpoint that is another Service's cluster IP, which are
     # not translated twice. Right after nat and not before: another proxy may have Services there (label
     # service-proxy-name).
@@ -174,7 +174,8 @@ def _go_to(chain: Chain) -> Dispatch:
 
 _REJECTIONS = ("meta l4proto tcp reject with tcp reset", "reject")
 # A datagram that is rejected on its way out is reported to its sender as EPERM ("Operation not permitted"), not as
-# ECONNREFUSED. So one to an address of the node itself is marked by its priority, and rejected when it comes back.
+# ECONNREFUSED. A datagram to an address of the node itself is therefore marked by its priority, and rejected when it
+# comes back.
 _TO_BE_REJECTED = class_id(3 << 16 | 1)
 _REJECT_ARRIVED = f'iif "lo" meta priority {_TO_BE_REJECTED} reject'
 

@@ -2,8 +2,8 @@
 
 Pure: no I/O, no clock, no randomness.
 
-`text` is one transaction of the kernel, which no packet sees half of. Where the kernel does not take one so big,
-`chunks` splits it into several, and no packet is worse off between them: decisions/0020.
+`text` is one transaction of the kernel, which no packet sees half of. If the kernel does not take one so big, `chunks`
+splits it into several, and no packet is worse off between them: decisions/0020.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ RETRY_SECONDS = 10.0
 class HealthCheck(NamedTuple):
     """A health check of a Service. `local_endpoints`: its ready endpoints on this node, each address once.
 
-    Of two families, the larger number counts: the same pods have addresses of both.
+    The larger number of two families counts: the same pods have addresses of both.
     """
 
     port: int

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 _MAX_REPORTED = 10  # of one Service at a time: 1,000 bad endpoints need no 1,000 Events
 _MAX_REMEMBERED = 1000  # of one Service; further problems are not reported
-# Of one node's kernel or mode. The proxies of all nodes see the other problems, and make one Event of each.
+# Problems of one node's kernel or mode. The proxies of all nodes see the other problems, and make one Event of each.
 _OF_ONE_NODE = (Reason.REFUSED, Reason.NOT_SUPPORTED)
 # EndpointSlices follow a Service whose ports were renamed a moment later: until then its ports are missing (seconds).
 SLICES_BOUND = 5.0

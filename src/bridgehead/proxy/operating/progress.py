@@ -89,7 +89,7 @@ class ProgressPublisher:
     ) -> None:
         """Record that the kernel has the Services and EndpointSlices of these resourceVersions, but for `refused` ones.
 
-        Not `changed`: only the versions are newer, which can wait until the Lease is renewed.
+        `changed` is False if only the versions are newer, which can wait until the Lease is renewed.
         """
         versions, refused = Versions(version_number(services), version_number(slices)), frozenset(refused)
         if self._versions is None or (changed and versions != self._versions) or refused != self._refused:

@@ -24,7 +24,7 @@ _NEVER = "0001-01-01T00:00:00Z"  # Go's zero time
 def health_routes(health: ProxyHealth, metrics: ProxyMetrics) -> Routes:
     """Return the health pages: /healthz for load balancers and start-up probes, /livez for liveness probes.
 
-    Both are 503 while a change has waited too long; /healthz also while the node is being removed and, unlike
+    Both pages are 503 while a change has waited too long; /healthz also while the node is being removed and, unlike
     kube-proxy's, until the first rules are in the kernel.
     """
 
