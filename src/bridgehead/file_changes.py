@@ -27,8 +27,8 @@ class FollowedFiles:
     async def reload_if_changed(self, reload: Reload) -> None:
         """Call `reload` if the files have changed since the last time.
 
-        What makes `reload` raise OSError or ValueError is logged: the earlier content stays in force until the next
-        change, as that of a certificate whose key is written a moment later.
+        An OSError or ValueError of `reload` is logged: the earlier content stays in force until the next change, as
+        that of a certificate whose key is written a moment later.
         """
         found = self._read()
         if found == self._seen:

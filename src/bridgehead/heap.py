@@ -59,8 +59,8 @@ def no_collection() -> Iterator[None]:
 def bulk(objects: int) -> Iterator[None]:
     """Create many long-lived objects inside the block without collections. For fewer than `MANY` it does nothing.
 
-    The proxy's objects (API objects, Frontends, texts) have no reference cycles. But the more objects are created at
-    once, the more often the collector searches all of them: at 44,000 Services that took half of the time, and later
+    The proxy's objects (API objects, Frontends, texts) have no reference cycles. The more of them are created at once,
+    however, the more often the collector searches all of them: at 44,000 Services that took half of the time, and later
     caused long pauses after a few small allocations.
     """
     if objects < MANY or not gc.isenabled():

@@ -73,7 +73,8 @@ def load_all(text: bytes | str) -> list[Any]:
 def duplicate_keys(text: bytes | str, *, is_json: bool) -> list[str]:
     """Return the texts of Go's library about keys that a mapping of the first document has twice.
 
-    Those of inner mappings come first. JSON, which has no aliases, may have any number of nodes. Raises `UnusableYaml`.
+    Errors of inner mappings come first. JSON, which has no aliases, may have any number of nodes. Raises
+    `UnusableYaml`.
     """
     found: list[str] = []
     next(_documents(text, _resolve, found, sys.maxsize if is_json else _MAX_EVENTS), None)

@@ -63,7 +63,7 @@ class Histograms:
 def counter_family(name: str, text: str, labels: Sequence[str], counts: Mapping[Labels, float]) -> Metric:
     """Return the family of counts by the values of their labels.
 
-    The client library adds `_total` to the names of counters. Those that have none in Kubernetes are gauges here.
+    The client library adds `_total` to the names of counters. Counters that have none in Kubernetes are gauges here.
     """
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 

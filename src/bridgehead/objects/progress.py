@@ -31,7 +31,7 @@ _REFUSED = "bridgehead/services-refused"  # namespace/name separated by commas; 
 _MODE = "bridgehead/proxy-mode"  # nftables, iptables, ipvs or userspace
 _WANTED_MODE = "bridgehead/proxy-mode-wanted"  # of the configuration, if another one is in use
 _MODE_PROBLEM = "bridgehead/proxy-mode-problem"
-_LONGEST_TEXT = 1000  # of these two, which a stranger may have written
+_LONGEST_TEXT = 1000  # of these two, which a foreign client may have written
 _MOST_REFUSED = 100  # named in the annotation: annotations of an object have a size limit
 _LONGEST_NAME = 253
 

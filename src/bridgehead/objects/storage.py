@@ -16,7 +16,7 @@ READ_WRITE_ONCE_POD: Final = "ReadWriteOncePod"
 
 Quantity = str | int | float
 
-# Of StorageClasses.
+# A `volumeBindingMode` of StorageClasses.
 WAIT_FOR_FIRST_CONSUMER: Final = "WaitForFirstConsumer"
 # On a claim without a volume: the node of its first pod, which the scheduler chose.
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
@@ -29,7 +29,7 @@ DEFAULT_CLASS: Final = (
     "storageclass.kubernetes.io/is-default-class",
     "storageclass.beta.kubernetes.io/is-default-class",
 )
-# The provisioner of directories on the lab's nodes, and where these are. Only the kubelet makes them.
+# The provisioner of directories on the lab's nodes, and where these are. The kubelet makes them.
 HOST_PATH_PROVISIONER: Final = "bridgehead.io/host-path"
 HOST_PATH_ROOT: Final = "/var/lib/bridgehead/volumes"
 
@@ -137,7 +137,7 @@ class TopologyTerm(Part, frozen=True, kw_only=True):
 
 
 class CSINode(Object, frozen=True, kw_only=True):
-    """The storage drivers of a node. Only its owner is of interest here: no driver of CSI runs."""
+    """The storage drivers of a node. No CSI driver runs here, so its owner is all that matters."""
 
 
 class StorageClass(Object, frozen=True, kw_only=True):

@@ -84,7 +84,7 @@ class Update(msgspec.Struct):
 
 
 class Delete(msgspec.Struct):
-    """The removal of an object. In `also` of another write, an object that does not exist is no error."""
+    """The removal of an object. An object that does not exist is no error in `also` of another write."""
 
     key: Key
     expected: int | None

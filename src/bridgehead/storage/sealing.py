@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 
 from .records import Key
 
-# What every encrypted value begins with. Plain values are JSON, so they begin with another byte.
+# Prefix of every encrypted value. Plain values are JSON, so they begin with another byte.
 ENCRYPTED = b"k8s:enc:"
 
 

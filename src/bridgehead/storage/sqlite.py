@@ -1,6 +1,6 @@
 """The default store: in memory, and durable in one SQLite file (WAL, synchronous=FULL).
 
-Each write is checked when it arrives, against the state after all writes before it. Those that arrive during a commit
+Each write is checked when it arrives, against the state after all writes before it. Writes that arrive during a commit
 share the next one: they are written in one transaction in a worker thread, and then become visible to readers, watchers
 and their writers. A failed commit fails all its writes and those that were checked against them, and changes nothing.
 
@@ -90,7 +90,7 @@ class Database:
             run("PRAGMA journal_mode = WAL")
             run("PRAGMA synchronous = FULL")
             if self._encryption is not None:
-                # What was plain before must not stay in free pages, nor in the journal of an earlier process.
+                # Data that was plain before must not stay in free pages, nor in the journal of an earlier process.
                 run("PRAGMA secure_delete = ON")
                 run("PRAGMA wal_checkpoint(TRUNCATE)")
         except sqlite3.Error as error:

@@ -53,8 +53,8 @@ class Store(Protocol):
     def latest(self, key: Key) -> Record | None:
         """Return the object's newest state, which may not be durable yet. For a write that depends on it.
 
-        This write is committed after what it depends on, or fails with it. Nothing else may show the state to a client
-        before `settle`.
+        This write is committed after what it depends on, or fails with it. The state must not be shown to a client in
+        any other way before `settle`.
         """
         ...
 

@@ -96,7 +96,7 @@ class SocketStream:
             view = view[sent:]
 
     def end(self) -> None:
-        """End this side's bytes. Under TLS, too, it is the TCP connection whose direction ends."""
+        """End this side's bytes. The direction of the TCP connection ends, also under TLS."""
         with contextlib.suppress(OSError):
             # The method of a TLS socket would drop the TLS session, and with it what the peer still sends.
             socket.socket.shutdown(self._socket, socket.SHUT_WR)

@@ -13,7 +13,8 @@ import zlib
 import msgspec
 
 MAX_FRAME = 1 << 20  # bytes
-# Of one block of headers. Kubernetes' clients send three headers; compressed, a few bytes can stand for a million.
+# Limits of one block of headers. Kubernetes' clients send three headers; compressed, a few bytes can stand for a
+# million.
 MAX_HEADERS = 100
 MAX_HEADER_BYTES = 16 * 1024
 FLAG_FIN = 0x01
