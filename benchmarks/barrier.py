@@ -68,7 +68,7 @@ async def _delete_one(client: ApiClient, pods: Informer[Pod], changed: asyncio.E
 
 
 async def _count_writes(client: ApiClient, pods: Informer[Pod], changed: asyncio.Event) -> str:
-    """While every pod is deleted once, through its Deployment."""
+    """Count writes while every pod is deleted once, through its Deployment."""
     leases = Informer(client, LEASES, NAMESPACE, SELECTOR)
     run = asyncio.create_task(leases.run())
     await leases.wait_synced()

@@ -48,7 +48,8 @@ def measure_here(
 
 
 def measure_in_guest(module: str, shapes: Sequence[Shape]) -> Iterator[tuple[Shape, Measurement]]:
-    """As `measure_here` with the module's `measure`. If the guest ends early, the rest has its last output."""
+    """Measure in the guest, as `measure_here` does with the module's `measure`. If the guest ends early, the rest has
+    its last output."""
     reason = guest.what_is_missing()
     with contextlib.ExitStack() as closing:
         messages: Iterator[dict[str, Any]] = iter(())

@@ -59,7 +59,7 @@ async def _run_until_signalled(options: Options, mode: str) -> tuple[Observed, b
 
 
 def _write(verdicts: Sequence[Verdict], given: argparse.Namespace) -> None:
-    """After each mode: it takes long, and the next may fail."""
+    """Write the report after each mode: a mode takes long, and the next may fail."""
     if given.report:
         given.report.write_text(_text(verdicts, given))
     if given.details:

@@ -26,7 +26,7 @@ _BACK_OFF_BOUND = 300.0  # the longest back-off of Kubernetes
 
 
 async def watch_allocations(client: ApiClient, allocations: Allocations) -> None:
-    """Until cancelled."""
+    """Watch allocations until cancelled."""
     while True:
         await asyncio.sleep(_LOOK_EVERY)
         try:

@@ -1,4 +1,5 @@
-"""For all tests: the search path, signals, garbage collection, logging, missing programs, and Hypothesis' settings.
+"""Setup of all tests: the search path, signals, garbage collection, logging, missing programs, and Hypothesis'
+settings.
 
 Hypothesis does not judge how fast a machine is, and its examples are the same in every run of the same test, so that
 no change fails by chance. Profiles: `patient`, the default; `suite`, two fifths of the examples, for `make coverage`;

@@ -12,7 +12,7 @@ from chaos.workload.servers import NAMESPACE, SERVER_PORTS
 
 from .target import Injector, NotPossible, Target, World, pick_node
 
-# After so long a killed container runs again; then its pod is replaced (seconds).
+# Seconds after which a killed container runs again; then its pod is replaced.
 _RESTART = 3.0
 
 # Finds the process that a fault is about.

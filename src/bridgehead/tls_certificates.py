@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from cryptography import x509
 
-# For encrypted keys, which fail by it. Without one, OpenSSL would ask for it on the terminal, and wait.
+# Password for encrypted keys, which fail by it. OpenSSL would otherwise ask for one on the terminal, and wait.
 _NO_PASSWORD: Final = ""
 _CLOCK_SKEW: Final = timedelta(hours=1)
 

@@ -176,7 +176,7 @@ def canary_by_search() -> str:
 
 
 def canary_by_process() -> str:
-    """Through the links that /proc has to each process's root, working directory and open files."""
+    """Look through the links that /proc has to each process's root, working directory and open files."""
     found = []
     for pid in os.listdir("/proc"):
         if not pid.isdigit():
@@ -266,7 +266,7 @@ def file_handle() -> str:
 
 
 def chroot_break() -> str:
-    """Out of a chroot of one's own, by a directory held open, as far up as it goes."""
+    """Leave a chroot of one's own, by a directory held open, as far up as it goes."""
     os.makedirs("/tmp/jail", exist_ok=True)
     outside = os.open("/", os.O_RDONLY)
     os.chroot("/tmp/jail")
@@ -522,7 +522,7 @@ def new_namespaces() -> str:
 
 
 def unmask_in_user_namespace() -> str:
-    """As root of a user namespace of its own: take the masks off, mount a new /proc, make the read-only writable."""
+    """Take the masks off, mount a new /proc and make the read-only writable, as root of a user namespace of its own."""
     user, group = os.geteuid(), os.getegid()
     syscall("unshare", CLONE_NEWUSER | CLONE_NEWNS)
     for name, text in (("setgroups", "deny"), ("uid_map", f"0 {user} 1"), ("gid_map", f"0 {group} 1")):

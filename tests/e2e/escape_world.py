@@ -41,7 +41,7 @@ from .escape_table import Attempt, Container, Row, Scenario
 UNUSED_ID = 1_999_999_999
 PROGRAMS = Path(escape_programs.__file__).read_text()
 SETTLE_SECONDS = 60  # on a slow and busy machine; all settle
-# As a line of a container's log, so that `kubectl logs` would show it.
+# A line of a container's log, so that `kubectl logs` would show it.
 CANARY_FILE = "2026-01-01T00:00:00.000000000Z stdout F {}\n"
 
 # Run before `up`, by the same process: a key in the session that the lab must not pass on to its pods.
@@ -86,7 +86,7 @@ class Handle(ctypes.Structure):
 
 
 def file_handle(path: Path) -> str:
-    """As name_to_handle_at(2) gives it: the type, a colon, the bytes in hexadecimal."""
+    """Return a handle of name_to_handle_at(2): the type, a colon, the bytes in hexadecimal."""
     libc = ctypes.CDLL(None, use_errno=True)
     handle, mount = Handle(128, 0), ctypes.c_int()
     if libc.name_to_handle_at(-100, str(path).encode(), ctypes.byref(handle), ctypes.byref(mount), 0) < 0:
@@ -563,7 +563,7 @@ class EscapeLab:
                 os.chown(path, self.lab.uid, self.lab.uid, follow_symlinks=False)
 
     def archive(self) -> bytes:
-        """As `kubectl cp POD:/data` would get it; only `good` is where it belongs."""
+        """An archive as `kubectl cp POD:/data` would get it; only `good` is where it belongs."""
         buffer = io.BytesIO()
         machine = str(self.machine.open_directory)
         entries = [

@@ -12,7 +12,7 @@ HIDES_THE_CLIENT = ("userspace",)  # by nature: it makes the connections to pods
 
 
 def configure(lab: Lab, mode: str) -> None:
-    """As a user does it: edit the ConfigMap, restart the DaemonSet, wait."""
+    """Edit the ConfigMap, restart the DaemonSet and wait, as a user does."""
     found = lab.kubectl("-n", "kube-system", "get", "configmap", "kube-proxy", "-o", "json")
     config = json.loads(found.stdout)
     text = config["data"]["config.conf"]

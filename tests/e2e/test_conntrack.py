@@ -156,7 +156,7 @@ def test_udp_clients_follow_their_service(lab: Lab, ns: Namespace) -> None:
         eventually(lambda: all(c.is_answered_by(third) for c in clients))
 
 
-# As servers of UDP do that want to be left in time (CoreDNS calls it lameduck): not ready any more, they still answer.
+# Servers of UDP that want to be left in time (CoreDNS calls it lameduck) still answer when they are not ready any more.
 # A server is ready when it has the socket of its port: before, it would refuse what it is sent.
 GOES_SLOWLY = """
 terminationGracePeriodSeconds: 600

@@ -26,7 +26,7 @@ CLUSTER_DNS = "10.96.0.10"
 TOOLS = "wangxiaochun/admin-box:v0.1"
 UPSTREAM = "10.0.0.1", "5353"  # the lab itself, outside the cluster
 OUTSIDE = "www.mysticalrecluse.com"
-# For a command that asks by glibc: it fails where an answer does not come, for which glibc waits 30 s instead of 5.
+# Prefix of a command that asks by glibc: it fails if an answer does not come, for which glibc waits 30 s instead of 5.
 AT_ONCE = "RES_OPTIONS=timeout:30 timeout 25"
 
 SERVICES = f"""

@@ -58,7 +58,7 @@ def slices(ns: Namespace, name: str) -> dict[str, list[str]]:
 
 
 def endpoints(ns: Namespace, name: str) -> str:
-    """As kubectl shows them; "" when there are none yet."""
+    """Return the endpoints as kubectl shows them; "" when there are none yet."""
     return ns.try_kubectl("get", "endpoints", name, "--no-headers").stdout[len(name) :].strip().partition(" ")[0]
 
 

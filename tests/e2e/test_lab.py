@@ -25,7 +25,7 @@ from bridgehead.lab.system import system_manifests
 
 from .conftest import BRIDGEHEAD, PATIENCE, Lab, Namespace, curl, eventually, run, running
 
-# As a user without privileges: no capabilities, an id other than 0, and files that are still readable.
+# Runs as a user without privileges: no capabilities, an id other than 0, and files that are still readable.
 ORDINARY_USER = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
 
 
@@ -313,8 +313,8 @@ def test_an_ordinary_user_can_run_a_lab_in_the_foreground(other: Lab) -> None:
 
 
 def assert_the_ruleset_fits_on_a_page(lab: Lab, ip: str) -> None:
-    """Less than 80 lines and the elements, on each node of a lab with a Deployment behind a NodePort Service, none too
-    long to read."""
+    """The rules are less than 80 lines and the elements, on each node of a lab with a Deployment behind a NodePort
+    Service, none too long to read."""
     is_element = re.compile(r"\t\telements = |\t\t\t ").match
     last_element = f"{ip} . tcp . 80 . 1:3 : "
     for node in ("node1", "node2"):

@@ -74,7 +74,7 @@ def test_w38_every_step_of_a_tutorial_works(lab: Lab, ns: Namespace) -> None:
 
 
 def test_host_ports_on_several_addresses_and_protocols(lab: Lab, ns: Namespace) -> None:
-    """As the conformance test "there is no conflict between pods with same hostPort but different hostIP and
+    """Repeats the conformance test "there is no conflict between pods with same hostPort but different hostIP and
     protocol"."""
     port = {"containerPort": 8080, "hostPort": 54321}
     pods = {

@@ -43,7 +43,7 @@ class _IpvsProxy(_Proxy):
         self._mode._clock = lambda: before() + seconds
 
     def change_mode(self, name: str) -> list[str]:
-        """As the proxy does: the new one first, then away with the others. The modes that had anything."""
+        """Sync the new mode first, then remove the others, as the proxy does. Return the modes that had anything."""
         from bridgehead.proxy.modes import remove_others
 
         self._mode_name = name
@@ -79,7 +79,7 @@ class _IpvsProxy(_Proxy):
                     answers.append(type(error).__name__)
 
     def remove_others(self, name: str) -> list[str]:
-        """As a proxy of that mode does. The modes that had anything."""
+        """Remove the other modes, as a proxy of that mode does. Return those that had anything."""
         from bridgehead.proxy.modes import remove_others
 
         return self._do(remove_others(name))
@@ -124,7 +124,8 @@ class _IpvsProxy(_Proxy):
                 connection.sendall(f"{pod} from {peer[0]}".encode())
 
     def connect_sctp(self, where: str, address: str, port: int, times: int, source_port: int = 0) -> list[str]:
-        """As `connect`. Each association has its own source port, from `source_port` on; 0: the kernel chooses."""
+        """Do what `connect` does by SCTP. Each association has its own source port, from `source_port` on; 0: the
+        kernel chooses."""
         found = []
         for number in range(times):
             with _inside(self._namespaces, where):

@@ -285,7 +285,7 @@ def _inside(namespaces: dict[str, int], where: str) -> Iterator[None]:
 
 
 def _await(sock: socket.socket, event: int) -> None:
-    """Until it can be read or written; raises TimeoutError."""
+    """Wait until the socket can be read or written; raises TimeoutError."""
     poll = select.poll()
     poll.register(sock, event)
     if not any(poll.poll(LOOK_SECONDS * 1000) for _ in range(LOOKS)):
@@ -438,7 +438,7 @@ class _Proxy:
         self._compile(service, slices)
 
     def load_many(self, services: int, endpoints: int) -> None:
-        """As many, each with its own cluster IP and endpoints, on another node."""
+        """Load so many Services, each with its own cluster IP and endpoints, on another node."""
         for number in range(services):
             name, address = f"many-{number}", f"10.97.{number >> 8}.{number & 255}"
             self._compile(
@@ -658,7 +658,7 @@ class _Proxy:
             return [identity.hex() for family in (4, 6) for _, identity in conntrack.find(family, protocol, ("", port))]
 
     def later(self, seconds: float) -> int:
-        """As if so much time had passed for the conntrack reconciler; how many it removed."""
+        """Let so much time pass for the conntrack reconciler; return how many flows it removed."""
         self._ahead += seconds
         return self._do(self._flows.scan())
 

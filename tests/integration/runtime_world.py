@@ -127,7 +127,7 @@ class World:
         return output
 
     async def wait_port(self, pod: str, port: int) -> None:
-        """Until somebody listens there."""
+        """Wait until a process listens there."""
 
         async def listens() -> bool:
             try:
@@ -154,7 +154,7 @@ class World:
         return [line.split(" ", 1)[1] for line in self.log_path(pod, name).read_text().splitlines()]
 
     def runtime_pid(self) -> int:
-        """As the node's PID namespace counts."""
+        """Return the runtime's PID in the node's PID namespace."""
         return int(self.run("cat", str(self.node.directory / "runtime.pid")))
 
 

@@ -149,7 +149,7 @@ def slice_of_their_pod(*, ready: bool = True, name: str = "metallb-webhook-servi
 
 
 async def create_published_webhook(client: ApiClient) -> None:
-    """As in MetalLB's manifest: the Service of its controller, and a webhook that must answer."""
+    """Create what MetalLB's manifest has: the Service of its controller, and a webhook that must answer."""
     service = {"metadata": {"namespace": METALLB.namespace, "name": METALLB.name}}
     await client.create(SERVICES, service | {"spec": {"ports": [{"port": 443, "targetPort": 9443}]}})
     webhook = {

@@ -415,7 +415,7 @@ spec:
 
 
 def test_w48_the_definitions_of_a_published_manifest_are_accepted(world: BalancerProcess) -> None:
-    """As users do who apply MetalLB's manifest later, by both kinds of apply: no conflict, and objects stay."""
+    """Users who apply MetalLB's manifest later, by both kinds of apply, get no conflict, and objects stay."""
     world.apply(POOL)
     for definition in load_definitions("metallb.yaml")[:2]:
         definition["metadata"]["annotations"] = {"controller-gen.kubebuilder.io/version": "v0.14.0"}

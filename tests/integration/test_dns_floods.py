@@ -137,7 +137,7 @@ async def test_malformed_messages_on_the_sockets_do_not_stop_queries():
 
 
 async def send_all(port: int, packets: Iterable[bytes]) -> None:
-    """As fast as they are taken; nobody listens to replies."""
+    """Send packets as fast as they are taken; nobody listens to replies."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as udp:
         udp.connect(("127.0.0.1", port))
         for number, data in enumerate(packets):

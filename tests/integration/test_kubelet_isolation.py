@@ -440,7 +440,7 @@ async def test_links_of_an_image_are_resolved_inside_the_image(world: World) -> 
 
 
 async def test_the_user_of_a_container_opens_its_streams_by_name(world: World) -> None:
-    """As images do whose log files are links to /dev/stdout."""
+    """Images do so whose log files are links to /dev/stdout."""
     script = 'echo one >/dev/stdout; echo two >/dev/stderr; grep -c " /dev/mqueue mqueue " /proc/mounts'
     ended = await world.run_to_end("p", script, security=Security(user=1000))
     assert ended.exit_code == 0

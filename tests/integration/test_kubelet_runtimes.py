@@ -151,7 +151,7 @@ async def test_a_restarted_kubelet_finds_its_containers(world: World) -> None:
 
 @pytest.mark.parametrize("share_processes", [False, True])
 async def test_a_start_that_is_asked_for_twice_happens_once(world: World, share_processes: bool) -> None:
-    """As by a kubelet that starts while the runtime does what an earlier kubelet asked for."""
+    """A kubelet may start while the runtime does what an earlier kubelet asked for."""
     await world.pod("p", share_processes=share_processes)
     started = await asyncio.gather(*(world.start("p", command=("sleep", "1000")) for _ in range(3)))
     assert [container.id for container in await world.client.list_containers()] == [started[0].id]
@@ -280,7 +280,7 @@ async def test_a_container_has_a_root_file_system_of_its_own(world: World) -> No
 
 
 async def receive_all(stream: socket.socket) -> bytes:
-    """Until the other side ends it."""
+    """Receive until the other side ends the connection."""
     loop = asyncio.get_running_loop()
     data = b""
     async with asyncio.timeout(DEADLINE):
@@ -505,7 +505,7 @@ async def test_exec_runs_a_command_in_a_container(world: World) -> None:
 
 
 async def read_all(fd: int | None) -> bytes:
-    """Until the end of a non-blocking descriptor (a terminal's is an error)."""
+    """Read until the end of a non-blocking descriptor (a terminal's is an error)."""
     assert fd is not None
     data = b""
     async with asyncio.timeout(DEADLINE):

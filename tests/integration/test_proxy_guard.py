@@ -120,6 +120,6 @@ async def test_an_unchanged_ruleset_causes_no_work() -> None:
 
 
 async def run(line: str) -> None:
-    """As another process; we go on meanwhile."""
+    """Run as another process, while this one goes on."""
     process = await asyncio.create_subprocess_shell(line)
     assert await process.wait() == 0

@@ -68,6 +68,6 @@ def test_the_report(found, wanted, lines, has_passed):
 
 
 def test_without_any_count_the_floor_is_not_reached(tmp_path, capsys):
-    """As when the plugin is loaded after the modules."""
+    """The plugin was loaded after the modules."""
     assert main(str(tmp_path)) == 1
     assert f"no test imports {PURE_MODULES[0].relative_to(SOURCE.parent)}" in capsys.readouterr().out

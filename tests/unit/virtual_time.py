@@ -36,6 +36,6 @@ class _VirtualLoop(asyncio.SelectorEventLoop):
 
 
 def run_virtual(main: Coroutine[Any, Any, T]) -> T:
-    """As asyncio.run; the loop's clock begins at 0."""
+    """Run a coroutine, as asyncio.run does; the loop's clock begins at 0."""
     with asyncio.Runner(loop_factory=_VirtualLoop) as runner:
         return runner.run(main)

@@ -51,7 +51,7 @@ class PartWatch:
         heartbeat.install(self._writer, self._interval)
 
     def close(self) -> None:
-        """For the parent, when the child has ended or could not be forked."""
+        """Close the parent's end, when the child has ended or could not be forked."""
         os.close(self.pipe)
         if not self._pid:
             os.close(self._writer)

@@ -13,7 +13,7 @@ from .times import parse_time
 SERVICE_NAME_LABEL: Final = "kubernetes.io/service-name"
 MANAGED_BY_LABEL: Final = "endpointslice.kubernetes.io/managed-by"
 HEADLESS_LABEL: Final = "service.kubernetes.io/headless"  # on the slices of a Service without a cluster IP
-# When the change happened that led to the latest write of the slice.
+# Time of the change that led to the latest write of the slice.
 TRIGGER_TIME_ANNOTATION: Final = "endpoints.kubernetes.io/last-change-trigger-time"
 
 DEFAULT_MAX_ENDPOINTS: Final = 100  # of a slice: kube-controller-manager's --max-endpoints-per-slice

@@ -18,13 +18,13 @@ Quantity = str | int | float
 
 # A `volumeBindingMode` of StorageClasses.
 WAIT_FOR_FIRST_CONSUMER: Final = "WaitForFirstConsumer"
-# On a claim without a volume: the node of its first pod, which the scheduler chose.
+# Annotation of a claim without a volume: the node of its first pod, which the scheduler chose.
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
-# On a volume: the provisioner that made it.
+# Annotation of a volume: the provisioner that made it.
 PROVISIONED_BY: Final = "pv.kubernetes.io/provisioned-by"
 # The older form of `storageClassName`, which goes before the field.
 BETA_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
-# On a StorageClass, "true": claims that name no class get it. The second is the older form.
+# Annotation of a StorageClass, "true": claims that name no class get it. The second is the older form.
 DEFAULT_CLASS: Final = (
     "storageclass.kubernetes.io/is-default-class",
     "storageclass.beta.kubernetes.io/is-default-class",

@@ -17,7 +17,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 _CHUNK = 64 * 1024
-# As Go's dialer: a peer whose machine is gone is noticed within two and a half minutes.
+# Values of Go's dialer: a peer whose machine is gone is noticed within two and a half minutes.
 _KEEP_ALIVE = ((socket.TCP_KEEPIDLE, 15), (socket.TCP_KEEPINTVL, 15), (socket.TCP_KEEPCNT, 9))
 
 

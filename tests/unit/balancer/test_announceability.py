@@ -1,4 +1,4 @@
-"""When the reason why no node announces an address counts, and when it goes."""
+"""The times at which the reason why no node announces an address counts, and at which it goes."""
 
 from __future__ import annotations
 

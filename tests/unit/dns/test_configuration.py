@@ -377,7 +377,7 @@ def test_each_server_block_has_its_own_cache():
 
 
 def test_the_cache_limits_ttls_of_hosts_and_templates_in_its_block():
-    """As with CoreDNS, where `cache` comes before both."""
+    """CoreDNS does the same: its `cache` comes before both."""
     lines = "hosts /dev/null {\n 10.0.0.1 a.example\n ttl 60\n fallthrough\n }\n"
     template = 'template IN A example {\n answer "{{ .Name }} 90 IN A 10.0.0.2"\n fallthrough\n }\n'
     text = f"x . {{\n kubernetes x\n cache 20\n {lines} {template}}}\ncorp {{\n {lines} {template}}}"
@@ -401,7 +401,7 @@ def test_the_cache_limits_ttls_of_hosts_and_templates_in_its_block():
     ],
 )
 def test_the_cache_limits_the_ttl_of_cluster_names(ttl, cache, seen):
-    """As with CoreDNS, whose `cache` sees the answers of `kubernetes`, too; also those that it does not keep."""
+    """CoreDNS does the same: its `cache` sees the answers of `kubernetes`, too; also those that it does not keep."""
     text = f". {{\n kubernetes cluster.local {{\n ttl {ttl}\n }}\n {cache}\n}}"
     assert read_corefile(text, DnsConfig(), Sources()).config.zone.ttl == seen
 

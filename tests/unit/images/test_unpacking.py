@@ -204,7 +204,8 @@ def test_whiteouts_and_opaque_directories_have_overlayfs_form(tmp_path: Path) ->
 
 
 def test_where_nobody_can_make_devices_whiteouts_are_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on an overlay. The kernel recognizes such files in directories marked with `x`, not in opaque ones."""
+    """An overlay does not let devices be made. The kernel recognizes such files in directories marked with `x`, not in
+    opaque ones."""
 
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError

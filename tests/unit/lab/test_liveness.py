@@ -1,4 +1,4 @@
-"""When a part of the lab hangs."""
+"""Detection of a part of the lab that hangs."""
 
 from __future__ import annotations
 

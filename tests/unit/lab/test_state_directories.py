@@ -90,7 +90,7 @@ def test_the_pid_file_of_a_killed_lab_is_ignored(files: LabFiles) -> None:
 
 
 def test_a_lab_of_another_pid_namespace_is_left_alone(files: LabFiles) -> None:
-    """As in `bridgehead shell`, where the PID of the lab's first process is another process, or none."""
+    """The PID of the lab's first process is another process, or none, as in `bridgehead shell`."""
     held = state_directories.lock(files)
     elsewhere = msgspec.structs.replace(RUNNING, pid_namespace=state_directories.pid_namespace() + 1)
     files.running.write_bytes(msgspec.json.encode(elsewhere))

@@ -1,4 +1,4 @@
-"""When the lab's first process starts a part again."""
+"""Times at which the lab's first process starts a part again."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from bridgehead.lab.supervisor import restart_backoff, restart_delay
 
 
 def waits(*lives: float) -> list[float]:
-    """Before each run that follows one of these."""
+    """Return the waits before each run that follows one of these."""
     backoff = restart_backoff()
     return [restart_delay(backoff, lived) for lived in lives]
 

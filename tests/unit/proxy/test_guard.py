@@ -1,4 +1,5 @@
-"""When the guard looks, how thoroughly, and what it makes of the kernel's news; and those news as bytes."""
+"""The times at which the guard looks, how thoroughly, and what it makes of the kernel's news; and those news as
+bytes."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from bridgehead.objects.meta import find_condition
 from bridgehead.objects.quantities import milli_value
 from bridgehead.objects.times import parse_time
 
-# For so long after its start, a pod's use of CPU counts only if it was measured while the pod was ready.
+# Seconds after a pod's start in which its use of CPU counts only if it was measured while the pod was ready.
 CPU_INITIALIZATION: Final = 300.0
 # A pod that became unready so soon after its start has never been ready.
 INITIAL_READINESS: Final = 30.0

@@ -16,11 +16,11 @@ from bridgehead.objects.quantities import parse_quantity
 
 from .replica_counts import Tolerances
 
-# For so long, a lower number is not applied after a higher recommendation.
+# Seconds for which a lower number is not applied after a higher recommendation.
 DOWNSCALE_STABILIZATION: Final = 300
 # Without rules, a number may be doubled, and raised to four.
 _GROWTH_FACTOR, _GROWTH_LEAST = 2, 4
-# As long as the longest period and window of any rule.
+# The longest period and window that a rule may have.
 _LONGEST_SECONDS = 3600
 
 _IN_RANGE = ("DesiredWithinRange", "the desired count is within the acceptable range")

@@ -15,7 +15,7 @@ from bridgehead.objects.core import Pod
 from bridgehead.objects.kinds import STATEFUL_SETS
 from bridgehead.objects.meta import ObjectMeta, PodTemplate
 
-# On a pod: the name of its revision. On a revision: the hash of its template.
+# Label of a pod: the name of its revision. Label of a revision: the hash of its template.
 REVISION_LABEL: Final = "controller-revision-hash"
 HASH_LABEL: Final = "controller.kubernetes.io/hash"
 POD_NAME_LABEL: Final = "statefulset.kubernetes.io/pod-name"

@@ -21,7 +21,7 @@ from .content import ContentStore
 from .disk import disk_failure
 from .file_attributes import copy_attributes, get_attribute
 
-# On each such directory, and on the root of a layer that has some.
+# Attribute of each such directory, and of the root of a layer that has some.
 _IMPLIED: Final = "user.bridgehead.implied"
 
 

@@ -16,7 +16,7 @@ from .file_attributes import get_attribute
 
 OPAQUE: Final = "user.overlay.opaque"
 WHITEOUT: Final = "user.overlay.whiteout"
-# On the root of a layer with whiteouts: without layers below it, they have to be left out.
+# Attribute of the root of a layer with whiteouts: without layers below it, they have to be left out.
 PRESENT: Final = "user.bridgehead.whiteouts"
 HIDES_ALL: Final = b"y"  # values of OPAQUE
 HAS_WHITEOUTS: Final = b"x"  # that are files

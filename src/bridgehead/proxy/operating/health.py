@@ -32,7 +32,7 @@ class ProxyHealth:
 
     @property
     def updates(self) -> Mapping[Family, float]:
-        """When the kernel last had all changes of each family; {} before the first rules."""
+        """Times at which the kernel last had all changes of each family; {} before the first rules."""
         return self._updated
 
     @property

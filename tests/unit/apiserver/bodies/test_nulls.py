@@ -113,7 +113,7 @@ async def test_a_slice_without_endpoints(world: World) -> None:
 
 
 async def test_managers_own_the_nulls_of_what_they_add(world: World) -> None:
-    """As kubelets own `f:lastProbeTime` of the conditions that they add."""
+    """Kubelets own `f:lastProbeTime` of the conditions that they add."""
     pod = {"metadata": {"name": "a"}, "spec": {"containers": [{"name": "a", "image": "b"}]}}
     await world.create("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "default"}})
     await world.create("/api/v1/namespaces/default/pods", pod)

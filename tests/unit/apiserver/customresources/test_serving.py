@@ -325,7 +325,7 @@ async def test_names_can_be_taken_only_once_and_become_free_again(world):
 
 
 async def test_stored_objects_follow_a_changed_schema(world):
-    """As in Kubernetes: defaults and pruning apply to what is read from storage."""
+    """Defaults and pruning apply to what is read from storage, as in Kubernetes."""
     loose = {"type": "object", "properties": {"spec": {"type": "object", "properties": {"old": {"type": "string"}}}}}
     await define(world, definition(version(schema=loose)))
     await world.create(url(), crontab(spec={"old": "x"}))

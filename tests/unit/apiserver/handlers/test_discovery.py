@@ -65,7 +65,7 @@ async def test_legacy_discovery_lists_groups_and_resources(world):
 
 
 async def test_hashes_of_stored_versions_are_kubernetes_own(world):
-    """As kube-apiserver prints them; events.k8s.io is stored as core/v1."""
+    """kube-apiserver prints the same ones; events.k8s.io is stored as core/v1."""
 
     async def hashes(path: str) -> dict[str, str | None]:
         return {each["name"]: each.get("storageVersionHash") for each in (await world.get(path))["resources"]}

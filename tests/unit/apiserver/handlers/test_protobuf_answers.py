@@ -253,7 +253,7 @@ async def test_reviews_and_subresources_answer_in_protobuf(world):
 
 
 async def test_reviews_have_no_other_forms(world):
-    """As conformance wants it: "should return a 406 for a backend which does not implement metadata"."""
+    """The conformance test is "should return a 406 for a backend which does not implement metadata"."""
     review = {"spec": {"resourceAttributes": {"verb": "list", "resource": "pods"}}}
     headers = {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io", "content-type": "application/json"}
     answer = await world.call("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review, headers=headers)

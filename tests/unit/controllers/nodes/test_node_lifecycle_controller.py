@@ -54,7 +54,7 @@ class Api:
         self.held: list[Any] = []
 
     def get(self, kind: Kind[Any]) -> Copy:
-        """As `Informers` does."""
+        """Return the informer of a kind, as `Informers` does."""
         return self.copies[kind.plural]
 
     def stop(self) -> None:
@@ -298,7 +298,7 @@ def test_nodes_are_evicted_one_after_another():
     ],
 )
 def test_the_zone_state_matches_kube_controller_manager(healthy, unhealthy, state):
-    """As `TestComputeZoneState` of kube-controller-manager has it."""
+    """The cases are those of kube-controller-manager's `TestComputeZoneState`."""
     assert zone_state(healthy, unhealthy) is state
 
 

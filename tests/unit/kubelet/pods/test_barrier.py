@@ -104,7 +104,7 @@ class World:
         self.barrier = barrier
 
     async def held(self, *, bound: float = 5.0) -> float:
-        """For how long the pod is held."""
+        """Return for how long the pod is held."""
         loop = asyncio.get_running_loop()
         begun = loop.time()
         await self.barrier.hold(POD, bound)

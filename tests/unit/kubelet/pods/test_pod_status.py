@@ -290,7 +290,7 @@ def test_a_container_status_shows_its_mounts_and_its_user():
 
 
 def test_statuses_of_containers_are_sorted_by_name():
-    """As kubelets do; messages of conditions have the order of the spec."""
+    """Kubelets sort them, too; messages of conditions have the order of the spec."""
     status = pod_status(pod(names=("z", "a"), init=(SIDE, I1)), view({}), NOW)
     assert [one.name for one in status.container_statuses] == ["a", "z"]
     assert [one.name for one in status.init_container_statuses] == ["side", "i1"]

@@ -55,7 +55,7 @@ class Leaving:
 
 
 async def cancelled_after(steps: int, task: asyncio.Task[Any]) -> None:
-    """As a server that stops does it, so many steps of the loop after the beginning."""
+    """Cancel the session as a server that stops does, so many steps of the loop after the beginning."""
     for _ in range(steps):
         await asyncio.sleep(0)
     task.cancel()

@@ -64,7 +64,7 @@ class FakeKernel:
             self.generation += 1
 
     def flush_rules(self) -> None:
-        """As `iptables -F` in table nat, by another program."""
+        """Flush table nat, as another program does with `iptables -F`."""
         for rules in self.families[4].tables["nat"].chains.values():
             rules.clear()
         self.generation += 1

@@ -97,7 +97,7 @@ def look(kernel: FakeIptables) -> dict[Packet, frozenset[str]]:
 
 
 def apply(kernel: FakeIptables, text: str) -> None:
-    """As iptables-restore, which takes one table after the other."""
+    """Apply one table after the other, as iptables-restore does."""
     for table in text.split("COMMIT\n"):
         if table:
             kernel.restore(f"{table}COMMIT\n")

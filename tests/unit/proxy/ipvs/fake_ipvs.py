@@ -63,7 +63,7 @@ class FakeIpvs:
                 del self.servers[server]
 
     def state(self) -> KernelState:
-        """As it is read back."""
+        """Return the state as it is read back."""
         return KernelState(
             servers={server: (how, dict(loads)) for server, (how, loads) in self.servers.items()},
             sets={name: (kind, set(elements.values())) for name, (kind, elements) in self.sets.items()},

@@ -64,7 +64,7 @@ def cluster_ips(some: Frontends) -> tuple[str, ...]:
 
 
 def arranged(old: Frontends, new: Frontends) -> Frontends:
-    """As `FrontendTable` has them: backends keep their numbers."""
+    """Return the Frontends as `FrontendTable` has them: backends keep their numbers."""
     found = {key: arrange(old.get(key), frontend) for key, frontend in new.items()}
     return {key: frontend for key, frontend in found.items() if frontend is not None}
 
