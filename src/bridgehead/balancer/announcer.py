@@ -74,8 +74,8 @@ class Follower(Protocol):
     ) -> UpdateResult:
         """Do what `publications` ask of this node under `view`, and return what changed.
 
-        `changed`: the Services that changed or went since the last call. Of all others only `view` may have changed,
-        which the follower compares with the last one.
+        `changed`: the Services that changed or went since the last call. Only the `view` of all others may have
+        changed, which the follower compares with the last one.
         """
 
     async def run(self) -> None:

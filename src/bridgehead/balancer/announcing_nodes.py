@@ -31,9 +31,9 @@ def leaving_nodes(view: ClusterView) -> frozenset[str]:
 def placement(publication: Publication, eligible: frozenset[str], leaving: frozenset[str]) -> frozenset[str]:
     """Return the nodes, of those in `eligible`, that may announce a Service's addresses.
 
-    No node without an endpoint that counts; with externalTrafficPolicy Local only nodes that have one. Of these, nodes
-    whose endpoints all terminate count only if no other node is left, as do nodes that leave. Source: MetalLB's
-    speaker, which withdraws a Service without ready or serving endpoints everywhere.
+    No node without an endpoint that counts; with externalTrafficPolicy Local only nodes that have one. Nodes whose
+    endpoints all terminate, and nodes that leave, count only if no other node is left. Source: MetalLB's speaker, which
+    withdraws a Service without ready or serving endpoints everywhere.
     """
     if not publication.has_endpoints:
         return frozenset()

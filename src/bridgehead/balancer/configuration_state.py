@@ -1,7 +1,7 @@
 """The ConfigurationState object of one component: whether the configuration that it sees is valid.
 
-The controller and each speaker have one. Somebody who deletes or changes it gets it back. Source: MetalLB 0.15, its
-names, labels, conditions and reasons.
+The controller and each speaker have one. An object that another client deletes or changes is restored. Source: MetalLB
+0.15, its names, labels, conditions and reasons.
 """
 
 from __future__ import annotations

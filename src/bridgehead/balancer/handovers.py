@@ -39,7 +39,7 @@ class Handovers:
     """Addresses of this node that others had before, and addresses that it had, whatever announces them.
 
     Announcers call `begin`, `pass_on`, `end`, `retain` (with the names of their protocols) and `lose`, and are updated
-    after it, so that it has the present view. What begins takes effect with `apply`. An address may begin to be
+    after it, so that it has the present view. Handovers that begin take effect with `apply`. An address may begin to be
     announced by another protocol before the first one gives it up: each gives up only its own.
     """
 
@@ -115,7 +115,7 @@ class Handovers:
             self.end(address, protocol)
 
     def apply(self) -> None:
-        """Bring the kernel's rules up to date. Where the kernel lacks them, open connections do not survive a move."""
+        """Bring the kernel's rules up to date. If the kernel lacks them, open connections do not survive a move."""
         if self._has_changed:
             self._has_changed = False
             self._tables.update(is_needed=bool(self._handovers or self._lost))

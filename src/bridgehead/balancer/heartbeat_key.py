@@ -8,5 +8,5 @@ OWN_NAMESPACE: Final = "bridgehead-system"  # of the Secret, and of the controll
 LEASE_NAME: Final = "bridgehead-balancer"
 SECRET_NAME: Final = "bridgehead-speakers"
 KEY: Final = "key"  # in the Secret's data
-# On the Secret while another balancer runs: its pod. The speakers announce nothing then.
+# Annotation of the Secret while another balancer runs: its pod. The speakers announce nothing then.
 STEPPED_BACK_ANNOTATION: Final = "bridgehead.io/stepped-back-for"

@@ -1,7 +1,7 @@
 """Tables of nf_tables that a speaker fills: made when they are needed, and anew after an error.
 
-The kernel may reject a change for a moment (memory, a full send buffer). One that lacks what the rules use is asked
-again, too, since its modules may be loaded later.
+The kernel may reject a change for a moment (memory, a full send buffer). A kernel that lacks what the rules use is
+asked again, too, since its modules may be loaded later.
 """
 
 from __future__ import annotations

@@ -52,9 +52,9 @@ def judge_change(
     """Return the reason to refuse the change, "" to allow it.
 
     A change is refused for what it breaks, not for what was broken before, so that a configuration can be repaired
-    object by object. What makes no configuration is never refused: changes of metadata or the status alone, and those
-    of an object that is being deleted, whose finalizers could not go otherwise. `operation`: CREATE, UPDATE or DELETE;
-    `old` and `new`: the objects as JSON.
+    object by object. A change that concerns no configuration is never refused: changes of metadata or the status alone,
+    and those of an object that is being deleted, whose finalizers could not go otherwise. `operation`: CREATE, UPDATE
+    or DELETE; `old` and `new`: the objects as JSON.
     """
     if (group, plural) not in _FIELDS or _is_being_deleted(new or old) or _has_same_content(old, new):
         return ""

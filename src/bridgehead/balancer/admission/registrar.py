@@ -2,7 +2,7 @@
 
 A published manifest's webhook fails while no pod of its Service is ready, and its failure policy lets nobody create a
 pool then. As long as that is so, the Service leads here, by an EndpointSlice, and its webhooks trust this process' CA.
-Both are given back when a pod is ready, and at the end.
+Service and webhooks are given back when a pod is ready, and at the end.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ ADOPTED_SERVICES: Final = (
     ObjectKey("openelb-system", "openelb-controller"),
     ObjectKey("openelb-system", "openelb-admission"),
 )
-# Their configurations; RBAC lets the controller change no others.
+# Webhook configurations of these; RBAC lets the controller change no others.
 ADOPTED_CONFIGURATIONS: Final = ("metallb-webhook-configuration", "openelb-admission")
 CONVERTED_DEFINITION: Final = "bgppeers.metallb.io"
 _CONVERSION = "/spec/conversion/webhook/clientConfig/caBundle"

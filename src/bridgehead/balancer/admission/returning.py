@@ -27,7 +27,7 @@ _TRIES = 3  # of a change with which another client's collided
 
 
 class Registration(NamedTuple):
-    """Where one balancer answers, and its CA in PEM."""
+    """Address at which one balancer answers, and its CA in PEM."""
 
     address: str
     port: int

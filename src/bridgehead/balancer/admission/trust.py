@@ -1,7 +1,7 @@
 """The CA of this process in the caBundle of somebody else's webhook: beside the certificates that are there already.
 
-Nothing of others is overwritten, so that giving back is removing, also after a process was killed: certificates of the
-balancer's CAs are known by their name.
+Values of others are not overwritten, so that giving back is removing, also after a process was killed: certificates of
+the balancer's CAs are known by their name.
 
 Pure: no I/O, no clock, no randomness. Source: RFC 7468 for PEM, RFC 5280 for names in certificates.
 """

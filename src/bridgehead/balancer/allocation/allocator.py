@@ -1,7 +1,7 @@
 """Allocation of addresses from pools, in MetalLB's order of choice and by OpenELB's rules.
 
-The work for one Service does not grow with the number of Services or the size of pools. Where MetalLB's choice is
-random, here the first pool by name is taken.
+The work for one Service does not grow with the number of Services or the size of pools. The first pool by name is taken
+where MetalLB's choice is random.
 
 Pure: no I/O, no clock, no randomness. Source: MetalLB, internal/allocator; OpenELB v0.6.
 """

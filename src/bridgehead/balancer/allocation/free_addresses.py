@@ -50,7 +50,7 @@ def subtract(range_: AddressRange, others: Iterable[AddressRange]) -> list[Addre
 class FreeAddresses:
     """The free addresses of one range. `is_taken(number)`: the address is in use, or never given out.
 
-    Every number below `_next` was taken when it was passed. Those that became free since are in the heap `_released`,
+    Every number below `_next` was taken when it was passed. Numbers that became free since are in the heap `_released`,
     in which numbers that are taken again stay until they come to its top.
     """
 

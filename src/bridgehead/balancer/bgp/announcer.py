@@ -228,7 +228,7 @@ class BgpAnnouncer:
             hold_time=HOLD_SECONDS if peer.hold_time is None else peer.hold_time,
             keepalive_time=peer.keepalive_time or 0,
             password=password,
-            # As FRR: an external peer is on the link, unless the configuration says otherwise.
+            # As FRR: an external peer is on the link, unless ebgpMultiHop is set.
             ttl=_LARGEST_TTL if peer.ebgp_multi_hop else 0 if is_internal else 1,
             graceful_restart=peer.graceful_restart,
             next_hops={version: address for version, address in next_hops.items() if address},

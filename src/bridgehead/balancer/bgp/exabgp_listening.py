@@ -1,7 +1,7 @@
 """Listening sockets of the ExaBGP process, for peers that connect themselves (passive mode).
 
 Sessions whose local address and port are the same have one socket. Connections of other addresses than their peers' are
-closed at once. Of a peer that connects again, the newest connection counts: it has lost the one before.
+closed at once. If a peer connects again, the newest connection counts: the peer has lost the one before.
 """
 
 from __future__ import annotations

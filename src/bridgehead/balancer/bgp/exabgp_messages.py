@@ -38,7 +38,7 @@ class Answer(NamedTuple):
     """A report of the process about the session with `peer`.
 
     "done" and "refused" answer a request of the kind "route", "closed" one of the kind "close"; "pong" shows that the
-    process runs and reads. The others are the session's state: "connecting" at first, "connected" by TCP, "open" (the
+    process runs and reads. All others are the session's state: "connecting" at first, "connected" by TCP, "open" (the
     peer's OPEN message is there, with the AS number `number`), "up", as the session `number`, and "down"; "refresh":
     the peer wants all routes of the IP version `number` again.
     `reason`: why it was refused, went down, or does not come up; of attempts that fail alike the first is reported.

@@ -27,7 +27,7 @@ class Outbox:
         self._ends: deque[int] = deque()  # IP versions whose end-of-RIB markers are to be sent
 
     def put_route(self, prefix: Prefix, attributes: Attributes | None) -> None:
-        """Announce a route, or withdraw it (None). Of several requests for a prefix the last one counts."""
+        """Announce a route, or withdraw it (None). The last one of several requests for a prefix counts."""
         self._pending[prefix] = attributes
         self.has_unsent = True
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from bridgehead.balancer.ranges import IpAddress
 
 _TICK_SECONDS = 0.5  # between looks at a session's timers, which are whole seconds
-# After an established session; each attempt that fails doubles it. Other attempts follow when the speaker asks.
+# Pause after an established session; each attempt that fails doubles it. Other attempts follow when the speaker asks.
 _SHORTEST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 1.0
 _STABLE_SECONDS = 10.0  # an established session that ended sooner counts as an attempt that failed
 _REFRESH_SECONDS = 1.0  # between two reports that the peer wants routes again

@@ -54,7 +54,7 @@ class ConnectionSearches:
                 self._timer.cancel()
 
     def _apply(self) -> None:
-        """Bring the kernel's rules up to date. Where the kernel lacks them, connections that move are reset."""
+        """Bring the kernel's rules up to date. If the kernel lacks them, connections that move are reset."""
         self._tables.update(is_needed=bool(self._moves.announced))
         self._set_timer()
 

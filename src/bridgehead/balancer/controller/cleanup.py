@@ -1,7 +1,7 @@
 """Removal of all that balancers and speakers have written into a cluster: `bridgehead balancer --cleanup`.
 
-For clusters in which none of them runs any more, ended or killed. What people configured stays, and so do definitions
-that have objects.
+For clusters in which none of them runs any more, ended or killed. Objects that people configured stay, and so do
+definitions that have objects.
 """
 
 from __future__ import annotations

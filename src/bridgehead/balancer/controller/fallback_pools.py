@@ -2,7 +2,7 @@
 
 `kubectl delete -f` of MetalLB's manifest deletes the definitions and the namespace, and with them the pool that a lab
 brings. The controller installs both again, and then restores the fallback pools and the L2Advertisements that are for
-them alone. Whoever deletes such an object itself is obeyed.
+them alone. The deletion of such an object itself is obeyed.
 """
 
 from __future__ import annotations

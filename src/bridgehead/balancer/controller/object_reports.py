@@ -128,7 +128,7 @@ class Reporter:
         if (EIP_FINALIZER in finalizers) != is_leaving:
             return
         wanted = [name for name in finalizers if name != EIP_FINALIZER] + ([] if is_leaving else [EIP_FINALIZER])
-        # With the version, so that finalizers that others add meanwhile are not lost.
+        # The patch has the version, so that finalizers that others add meanwhile are not lost.
         metadata = {"finalizers": wanted, "resourceVersion": eip.metadata.resource_version}
         try:
             await self._client.patch(EIPS, eip.metadata.name, "", {"metadata": metadata})

@@ -24,8 +24,8 @@ Patch = dict[str, Any]
 def status_patch(service: Service, decision: Decision, now: float, *, owns_address: bool = True) -> Patch | None:
     """Return the strategic merge patch of the subresource `status`; None if nothing changes. `now`: epoch seconds.
 
-    The annotation with the pool's name is in the same patch, so that address and pool appear together. Both are left
-    alone without `owns_address`: another controller gives them.
+    The annotation with the pool's name is in the same patch, so that address and pool appear together. Neither is
+    changed without `owns_address`: another controller gives them.
     """
     patch: Patch = {}
     status: Patch = {}

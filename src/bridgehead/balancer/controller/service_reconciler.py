@@ -135,7 +135,7 @@ class ServiceReconciler:
     def _adopt_all(self) -> None:
         """Record what Services have: first those whose address is marked as one of a pool, the older ones first.
 
-        So nobody gets such an address by writing it into the status of another Service while no balancer runs.
+        A user therefore cannot get such an address by a write to the status of another Service while no balancer runs.
         """
         for service in sorted(self._services.items(), key=lambda service: (not is_from_pool(service), _age(service))):
             if self._is_ours(service):

@@ -1,7 +1,7 @@
 """Fields that a balancer has written into objects of others, and the patches that remove them.
 
-The API server records who wrote each field (`managedFields`), by the user agent of the request. So nothing has to be
-remembered, and nothing of others is removed, such as the addresses that MetalLB itself has given.
+The API server records who wrote each field (`managedFields`), by the user agent of the request. The controller
+therefore needs no memory of its own, and leaves what others wrote, such as the addresses that MetalLB itself has given.
 
 Pure: no I/O, no clock, no randomness. Source: Kubernetes, "Server-Side Apply", fieldsV1.
 """

@@ -1,6 +1,6 @@
 """Reasons why no node announces an address that a Service has.
 
-Only what the API has counts: endpoints, nodes, advertisements and peers. Whether speakers run is not considered.
+The API's objects alone count: endpoints, nodes, advertisements and peers. Whether speakers run is not considered.
 
 Pure: no I/O, no clock, no randomness.
 """

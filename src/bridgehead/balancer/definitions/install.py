@@ -1,6 +1,6 @@
 """Installation of the definitions of MetalLB's and OpenELB's kinds, and of the namespace of their objects.
 
-Only what is missing is created: definitions that the user applied, of whatever version, stay as they are. Missing ones
+Only missing definitions are created: those that the user applied, of whatever version, stay as they are. Missing ones
 are installed so that whoever brings them later takes them over without a conflict or a warning: they have the
 annotation of `kubectl apply`, no manager owns their fields (for `kubectl apply --server-side` and Helm 4), and those of
 MetalLB have the ownership metadata of the release that its documentation installs (`HELM_RELEASE`). Called by the
@@ -48,7 +48,7 @@ FILES = {
         "bgppeers.network.kubesphere.io",
     ),
 }
-# On each definition that the balancer has installed.
+# Annotation of each definition that the balancer has installed.
 INSTALLED_ANNOTATION = "bridgehead.io/installed-by"
 # Namespace and name of the release that adopts the definitions: `helm install metallb metallb/metallb --namespace
 # metallb-system`. A release with other names needs Helm's option --take-ownership.

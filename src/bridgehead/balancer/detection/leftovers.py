@@ -8,8 +8,8 @@ Messages from the speaker, before keepalived can have these addresses, and when 
 
     {"to": "leftovers", "directory": "/tmp/bridgehead-speaker-x", "addresses": [[2, "10.0.0.12"]]}
 
-`addresses`: indices of links, addresses. Those of earlier messages count, too, until keepalived has ended: it takes a
-moment to read its configuration. This process works in the directory meanwhile, so that the next speaker of the node,
+`addresses`: indices of links, addresses. Addresses of earlier messages count, too, until keepalived has ended: it takes
+a moment to read its configuration. This process works in the directory meanwhile, so that the next speaker of the node,
 which sweeps the directory (`workspace.py`), ends it first: only one of them removes addresses.
 """
 

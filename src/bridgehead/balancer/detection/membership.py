@@ -1,4 +1,4 @@
-"""Which nodes are alive, as one node concludes it from heartbeats.
+"""Live nodes, as one node concludes from heartbeats.
 
 A node is alive while this node has recent evidence of it: a heartbeat of its own, or the age of one in a heartbeat of
 another node. Only a heartbeat that echoes a recent packet of the receiver counts, so a node that cannot receive, or

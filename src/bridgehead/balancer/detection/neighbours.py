@@ -1,4 +1,4 @@
-"""Which nodes exchange heartbeats with each other.
+"""Nodes that exchange heartbeats with each other.
 
 Pure: no I/O, no clock, no randomness.
 """

@@ -1,7 +1,7 @@
 """The detector's process: its start, its loop, and the observation clock.
 
-The process is forked from the speaker before the speaker imports most of its code, and ends with it. What the detector
-needs is imported before the fork, so that the two processes share it.
+The process is forked from the speaker before the speaker imports most of its code, and ends with it. The modules that
+the detector needs are imported before the fork, so that the two processes share them.
 """
 
 from __future__ import annotations

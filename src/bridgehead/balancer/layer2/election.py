@@ -1,9 +1,9 @@
 """Election of the node that holds an address: all speakers come to the same result from the same view.
 
-The candidates are the live nodes that may announce the Service. Of those with the highest sum of preferences, the node
-with the lowest `sha256(node#address)` holds the address, where `address` is the first one of the Service. So addresses
-are spread over the nodes, a node that dies moves only its own addresses, and a node that joins takes only those that it
-keeps. Source: MetalLB's layer 2 speaker. Pure: no I/O, no clock, no randomness.
+The candidates are the live nodes that may announce the Service. The one with the highest sum of preferences holds the
+address; among several, that with the lowest `sha256(node#address)`, where `address` is the first one of the Service.
+Addresses are therefore spread over the nodes, a node that dies moves only its own addresses, and a node that joins
+takes only those that it keeps. Source: MetalLB's layer 2 speaker. Pure: no I/O, no clock, no randomness.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The sockets of layer 2: answers for the addresses that this node holds, and announces them.
 
-Which addresses these are, and when they are announced, is decided by `announcer.py`.
+`announcer.py` decides which addresses these are, and when they are announced.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""When gratuitous announcements of addresses are sent.
+"""Times of gratuitous announcements of addresses.
 
 Each address that this node takes over is announced at once and again after each of `BURST_SECONDS`, since packets get
 lost and switches learn slowly; then in each `REFRESH_SECONDS`, since a switch forgets a MAC address sooner than

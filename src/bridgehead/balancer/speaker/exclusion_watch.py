@@ -1,6 +1,6 @@
 """Follows the ConfigMap that names the interfaces which layer 2 leaves out.
 
-Without it, the speaker's own list is in force. One that cannot be read changes nothing, and gets an Event.
+Without it, the speaker's own list is in force. A list that cannot be read changes nothing, and gets an Event.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ class SpeakerReconciler:
         self._is_leaving = False
         self._trimming: asyncio.TimerHandle | None = None
         self.takeovers = Takeovers()
-        # What announcers add to the status page, by protocol; each value is fit for JSON.
+        # Sections that announcers add to the status page, by protocol; each value is fit for JSON.
         self.sections: dict[str, Callable[[], Any]] = {}
         self.on_held: list[Callable[[ObjectKey, tuple[Held, ...]], None]] = []
         self.on_members: list[Callable[[], None]] = []

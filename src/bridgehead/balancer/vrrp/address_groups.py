@@ -25,7 +25,7 @@ from .masters import Expected, expected
 VIRTUAL_ROUTERS = 255  # ids on one network (RFC 5798)
 OWNER_PRIORITY = 255  # of the address owner, which is the master without waiting for other nodes (RFC 5798)
 _HIGHEST_PRIORITY = 200  # of others
-_SELECTED, _NAMED = "selected", "named"  # the first words of groups' nodes
+_SELECTED, _NAMED = "selected", "named"  # the first parts of groups' nodes
 _LEAVING_PRIORITY = 100  # and below: of nodes that hand their addresses over
 
 

@@ -48,7 +48,7 @@ _WHY = "master of its VRRP group"
 class VrrpAnnouncer:
     """Announces by a keepalived, which runs while the configuration has addresses of VRRP.
 
-    So it has a new group at once, also on a node that was in none before.
+    It therefore has a new group at once, also on a node that was in none before.
 
     `program`: its path. `workspace` has its files. `send`: a message to the failure detector, which removes what
     keepalived leaves when this process is killed. `handovers` gets the addresses that other nodes had before.

@@ -29,8 +29,8 @@ class Instance(NamedTuple):
     """A group on this node. `link`: the interface's name. `has_ipv4`: whether it has an IPv4 address.
 
     `is_resigned`: this node is the master, but receives no other node, which may be the master by now. It advertises
-    rarely, since a master answers each advertisement of a lower priority by announcing its addresses. Not so a node
-    that is not the master: its interval is also the measure of how long it waits for one.
+    rarely, since a master answers each advertisement of a lower priority by announcing its addresses. A node that is
+    not the master does not do so: its interval is also the measure of how long it waits for one.
     """
 
     group: Group

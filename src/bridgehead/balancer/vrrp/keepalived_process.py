@@ -1,7 +1,7 @@
 """keepalived as a child process: configuration, reloads, and which groups this node is the master of.
 
-keepalived consists of two processes; the second one speaks VRRP. One that is stopped (SIGSTOP, a debugger) sends no
-advertisements, so another node becomes the master, and would answer beside that node if it were continued: both
+keepalived consists of two processes; the second one speaks VRRP. A process that is stopped (SIGSTOP, a debugger) sends
+no advertisements, so another node becomes the master, and would answer beside that node if it were continued: both
 processes are killed as soon as one is stopped or has ended.
 """
 
@@ -29,7 +29,7 @@ log = logging.getLogger("bridgehead.balancer.vrrp")
 _END_SECONDS = 5.0
 _LAST_LINES = 12  # of the log, for the report of an unexpected end
 _READ_BYTES = 1 << 16
-# In the log. The second process is not there until the configuration has a group.
+# Lines of the log. The second process is not there until the configuration has a group.
 _STARTED = ("Startup complete", "keepalived has no configuration to run")
 _RELOADED = "Reload complete"
 _LOOK_SECONDS = 0.1  # between looks at the states of the processes

@@ -1,6 +1,6 @@
 """Masters of addresses' groups as all speakers expect them, and the masters before these.
 
-keepalived elects the masters. By the priorities that speakers give to it, the election comes to this result, a few
+keepalived elects the masters. Speakers give it the priorities by which its election comes to this result, a few
 advertisements later.
 
 Pure: no I/O, no clock, no randomness.

@@ -15,8 +15,8 @@ RETRY_SECONDS = 0.05
 class Outbox:
     """Sends changes of sessions by `report`, in their order, and keeps those that the speaker does not take.
 
-    Of the changes of one session, the first and the last one are kept: what happened to it, and what it is now. So a
-    speaker that was stopped for long learns that a path failed that works again.
+    The first and the last change of one session are kept: what happened to it, and what it is now. A speaker that was
+    stopped for long therefore learns that a path failed that works again.
     """
 
     def __init__(self, report: Report) -> None:

@@ -37,7 +37,7 @@ class Session:
         self.remote_state = State.DOWN
         self._timing = timing
         self._jitter = jitter
-        # What is in effect may lag behind `_timing` until the neighbour has confirmed a change (section 6.8.3).
+        # The intervals in effect may lag behind `_timing` until the neighbour has confirmed a change (section 6.8.3).
         self._tx = timing.desired_min_tx
         self._rx = timing.required_min_rx
         self._is_polling = False
