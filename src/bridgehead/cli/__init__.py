@@ -101,7 +101,7 @@ def _before(name: str) -> AbstractContextManager[None]:
 def preload(lines: Iterable[Sequence[str]]) -> None:
     """Import subcommands and everything that parsing their options needs, so that forks of this process share it.
 
-    `lines` are command lines. One with options is parsed here; a fork that passes the same line to `main` reuses the
+    `lines` are command lines. A line with options is parsed here; a fork that passes the same line to `main` reuses the
     result.
     """
     from bridgehead.client.codec import codec_of

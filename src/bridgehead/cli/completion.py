@@ -21,7 +21,7 @@ import typer
 from .live_values import LiveValues, list_values
 from .parsing import path
 
-# What the scripts ask for when the user presses the key, by option and by the command's first argument.
+# Values that the scripts ask for when the user presses the key, by option and by the command's first argument.
 _LIVE_OPTIONS = {"--name": LiveValues.LABS, "--node": LiveValues.NODES}
 # Options of a command line by which a script asks for the values of another lab or namespace.
 _CHOICES = ("--name", "--state-dir", "--namespace", "-n")

@@ -19,7 +19,7 @@ def fail(part: str, reason: object, code: int = 1) -> NoReturn:
 
 @contextmanager
 def reporting_failures(part: str, *kinds: type[Exception]) -> Iterator[None]:
-    """Turn errors of these kinds into the exit of the part. Of an exception group, the first error is printed."""
+    """Turn errors of these kinds into the exit of the part. The first error of an exception group is printed."""
     failure: BaseException | None = None
     try:
         yield

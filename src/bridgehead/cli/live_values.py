@@ -31,8 +31,8 @@ class LiveValues(StrEnum):
 def list_values(kind: LiveValues, name: str | None, namespace: str, state_dir: Path | None) -> list[str]:
     """Return the values of the lab that the options choose; none if they cannot be read: a completion has no errors.
 
-    Shells expand the values that they offer. So one in which they would find a command, such as a name that a server
-    has invented, is left out.
+    Shells expand the values that they offer. A value in which they would find a command, such as a name that a server
+    has invented, is therefore left out.
     """
     return [value for value in _list_untrusted(kind, name, namespace, state_dir) if _SAFE.fullmatch(value)]
 
@@ -53,7 +53,7 @@ def _list_untrusted(kind: LiveValues, name: str | None, namespace: str, state_di
 
 
 def _kubeconfig(files: LabFiles, chosen: object) -> Path:
-    """As `kubeconfigs.find_kubeconfig`: $KUBECONFIG, unless a lab is chosen."""
+    """Find the kubeconfig as `kubeconfigs.find_kubeconfig` does: $KUBECONFIG, unless a lab is chosen."""
     given = os.environ.get("KUBECONFIG")
     return files.kubeconfig if chosen or not given else Path(given)
 

@@ -39,7 +39,7 @@ BIND_RETRY_SECONDS = 5.0
 
 
 class Pages(NamedTuple):
-    """Where the pages are. Ports are 0 for none; `context` is that of the one with TLS.
+    """Ports of the pages, 0 for none; `context` is that of the one with TLS.
 
     `probe_port` is one of 127.0.0.1, which answers also while this speaker announces nothing for another balancer.
     """

@@ -99,7 +99,7 @@ def command(options: Options) -> None:
         name = options.name or DEFAULT_NAME
         files = state_directories.find_files(name, options.state_dir)
         again = options_of(name, options.state_dir)
-        # Nobody else may write to the lab's files, whatever the shell's umask allows.
+        # No other user may write to the lab's files, whatever the shell's umask allows.
         os.umask(os.umask(0o077) | 0o022)
         check_owner(files.root)
         state_directories.check_directory(files)
