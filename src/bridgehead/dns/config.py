@@ -61,7 +61,7 @@ class Tls(NamedTuple):
 
 
 class Server(NamedTuple):
-    """An upstream server. Without `tls`: plain UDP and TCP."""
+    """An upstream server. It is asked by plain UDP and TCP without `tls`."""
 
     host: str
     port: int = 53
@@ -107,7 +107,8 @@ class TtlLimits(NamedTuple):
 
 
 class Prefetch(NamedTuple):
-    """When an answer is asked for before it expires: after `hits` queries (0: never) in the last part of its TTL.
+    """The condition to ask for an answer before it expires: after `hits` queries (0: never) in the last part of its
+    TTL.
 
     After a pause of `gap_seconds` hits are counted anew.
     """
@@ -252,7 +253,7 @@ class DnsConfig:
     udp_size: int = 1232  # bytes of the largest UDP reply
     processes: int = 1
     lameduck_seconds: float = 0.0  # time between SIGTERM and the end, in which queries are answered
-    # Those of a Corefile, by the zone of their block, for metrics: no setting by itself.
+    # Directives of a Corefile, by the zone of their block, for metrics: no setting by itself.
     directives: tuple[tuple[str, str], ...] = field(default=(), compare=False)
     health: Address | None = ("", 8080)
     ready: Address | None = ("", 8181)

@@ -1,4 +1,4 @@
-"""From a query to its reply.
+"""Replies to queries.
 
 responder  what is known without asking others: names of the cluster, `hosts`, templates; most queries end here
 resolver   the rest: external names, aliases, the search list of a pod (autopath)

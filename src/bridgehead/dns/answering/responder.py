@@ -1,4 +1,4 @@
-"""From the bytes of a query to the bytes of its reply, for answers that this process has.
+"""Replies to queries, both as bytes, for answers that this process has.
 
 Pure: no I/O, no clock, no randomness.
 

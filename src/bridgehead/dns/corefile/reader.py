@@ -1,6 +1,6 @@
 """A Corefile as settings of this server (source: CoreDNS' manual and plugins).
 
-The directives that kubeadm, distributions and NodeLocal DNSCache use are supported; README.md lists them. Whatever is
+The directives that kubeadm, distributions and NodeLocal DNSCache use are supported; README.md lists them. All that is
 not supported is named in one error: half a configuration would give answers that its owner does not expect.
 
 Pure: no I/O, no clock, no randomness. The caller's `Sources` reads files.

@@ -2,8 +2,9 @@
 
 Pure: no I/O, no clock, no randomness. Sources: RFC 1035, 2181, 2782, 3596, 6891, 8482.
 
-A finished answer has no id and no question. Both are copied from the query, so that the client finds its own mixed case
-(0x20). Compression pointers point into the question or behind it, so an answer fits questions of one length only.
+A finished answer has no id and no question. Id and question are copied from the query, so that the client finds its own
+mixed case (0x20). Compression pointers point into the question or behind it, so an answer fits questions of one length
+only.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ NOERROR, FORMERR, SERVFAIL, NXDOMAIN, NOTIMP, REFUSED = range(6)
 BADVERS = 16
 RCODE_NAMES = ("NOERROR", "FORMERR", "SERVFAIL", "NXDOMAIN", "NOTIMP", "REFUSED")
 
-# In the second 16 bits of a header, as (first byte, second byte).
+# Flags in the second 16 bits of a header, as (first byte, second byte).
 QR, AA, TC, RD = 0x80, 0x04, 0x02, 0x01
 RA, AD, CD = 0x80, 0x20, 0x10
 OPCODE = 0x78  # in the first byte; 0 is a query

@@ -47,7 +47,7 @@ class DnsMetrics:
             buckets=_PROGRAMMING_BUCKETS,
             registry=self.registry,
         )
-        # Of Services, only headless ones have endpoints in the zone.
+        # Headless Services are the only ones with endpoints in the zone.
         self.programming_seconds = programming.labels("headless_with_selector")
         self.failed_reloads = Counter(
             "coredns_reload_failed", "Counter of the number of failed reload attempts.", registry=self.registry

@@ -1,7 +1,7 @@
 """Health of upstreams: which of them do not answer, and probes until they do (source: CoreDNS' plugin `forward`).
 
-A server is down after `max_fails` failures in a row, of queries or of probes. From the first failure on it is probed at
-an interval; an answer of any kind makes it healthy. `forward.py` asks servers that are down last.
+A server is down after `max_fails` failures in a row, of queries or of probes. It is probed at an interval from the
+first failure on; an answer of any kind makes it healthy. `forward.py` asks servers that are down last.
 """
 
 from __future__ import annotations
