@@ -66,7 +66,7 @@ class Kubelet:
         self._services = Informer(client, SERVICES)
         self._workers: dict[str, PodWorker] = {}
         self._finished: set[str] = set()  # uids whose worker has finished but whose object the informer still has
-        # What the runtime had at the start, by pod uid, until a worker takes it over.
+        # Containers that the runtime had at the start, by pod uid, until a worker takes them over.
         self._found: dict[str, list[ContainerInfo]] = {}
         self._sandboxes: dict[str, SandboxInfo] = {}
         self._tasks = asyncio.TaskGroup()
@@ -104,7 +104,7 @@ class Kubelet:
         """Run until cancelled. Raises `RuntimeFailure` when the runtime does not answer at start."""
         settings = self._settings
         settings.root.mkdir(parents=True, exist_ok=True)
-        # Below it are tokens and Secrets that any user of a container can read; users of the machine must not.
+        # It has tokens and Secrets that any user of a container can read; users of the machine must not.
         pods = settings.root / "pods"
         pods.mkdir(exist_ok=True)
         pods.chmod(0o750)

@@ -4,7 +4,7 @@
 probes, restarts and stops them, with `start`, `prober` (thresholds in `probe_state`), `handlers` (one probe or
 lifecycle hook) and `termination`.
 
-What a container is made of: `argument_list`, `environment`, `mounts`, `security_context`, `resource_limits`;
-`host_names`, `dns_policy` and `etc_files` for its /etc. `container_logs` reads its log. `context` is what the pods of a
-node share, and one pod.
+Parts of a container: `argument_list`, `environment`, `mounts`, `security_context`, `resource_limits`; `host_names`,
+`dns_policy` and `etc_files` for its /etc. `container_logs` reads its log. `context` is what the pods of a node share,
+and one pod.
 """

@@ -24,7 +24,7 @@ class PodResolver(NamedTuple):
     warnings: tuple[tuple[str, str], ...]
 
 
-# For pods of a node without name servers (`--resolv-conf=`): lookups fail at once, and no domain is searched.
+# Resolver of pods on a node without name servers (`--resolv-conf=`): lookups fail at once, and no domain is searched.
 _NO_SERVER = Resolver(nameservers=("127.0.0.1",), searches=(".",))
 
 

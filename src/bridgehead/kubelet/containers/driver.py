@@ -35,7 +35,7 @@ _POST_START_SECONDS = 3600.0  # Kubernetes sets no time limit for a postStart ho
 _START_ERRORS = _RUN_ERROR, _HOOK_ERROR = "RunContainerError", "PostStartHookError"
 _BACK_OFFS = _PULL_BACK_OFF, _CRASH_BACK_OFF = "ImagePullBackOff", "CrashLoopBackOff"
 _CRASHES = (*_START_ERRORS, _CRASH_BACK_OFF)
-# How often the Event of a back-off is recorded: the kubelet's period between syncs of a pod that failed.
+# Time between two Events of a back-off: the kubelet's period between syncs of a pod that failed.
 _RECORD_SECONDS = 10.0
 
 

@@ -63,7 +63,7 @@ def resolve_port(port: int | str, container: Container) -> int:
         else:
             number = next((p.container_port for p in container.ports if p.name == port), None)
             if number is None:
-                raise ValueError(f'strconv.Atoi: parsing "{port}": invalid syntax')  # Kubernetes' own words
+                raise ValueError(f'strconv.Atoi: parsing "{port}": invalid syntax')  # Kubernetes' own text
             port = number
     if not 0 < port < 65536:
         raise ValueError(f"invalid port number: {port}")

@@ -1,7 +1,7 @@
 """HTTP requests of probes and lifecycle hooks: one connection for each. `handlers.py` calls it.
 
-What is sent is decided by `go_urls.py` and `http_messages.py`. What a pod answers is bounded: its head, and the part of
-its body that is read.
+`go_urls.py` and `http_messages.py` decide what is sent. A pod's answer is bounded: its head, and the part of its body
+that is read.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from .go_urls import Url, to_bytes_text
 
 Headers = dict[str, list[str]]  # by canonical name
 
-# Of these, Go writes its own: from the URL or the first value, or from a body, of which there is none.
+# Go writes these headers itself: from the URL or the first value, or from a body, of which there is none.
 _NOT_COPIED = frozenset({"Host", "User-Agent", "Content-Length", "Transfer-Encoding", "Trailer"})
 _is_token = re.compile(r"[A-Za-z0-9!#$%&'*+\-.^_`|~]+").fullmatch
 _is_value = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*").fullmatch

@@ -31,8 +31,8 @@ _FORMS: Final = {
 def is_pull_wanted(policy: str, source: str, *, is_allowed: bool = True) -> bool:
     """Whether an image is to be pulled. `source` is that of the image as the node has it now, "" for none.
 
-    What the user unpacked and Bridgehead's own parts are in no registry. A stand-in is no image: a real one is better.
-    An image that the pod `is_allowed` to use only if the registry grants that is pulled again.
+    Images that the user unpacked and Bridgehead's own parts are in no registry. A stand-in is no image: a real one is
+    better. An image that the pod `is_allowed` to use only if the registry grants that is pulled again.
     """
     if source in ("store", "part"):
         return False

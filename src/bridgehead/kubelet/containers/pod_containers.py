@@ -20,7 +20,7 @@ from .runs import RESTARTING_ALL, Run, StartRefused, Waiting, known_runs, lost, 
 
 LOST = "ContainerStatusUnknown"
 _REMOVED_MESSAGE = "The container is removed because RestartAllContainers in place"
-# How long a container waits with one of these reasons before the reason becomes ImagePullBackOff or CrashLoopBackOff.
+# Time that a container waits with one of these reasons before it becomes ImagePullBackOff or CrashLoopBackOff.
 _ERROR_SECONDS = 3.0
 _ERRORS = frozenset({"ErrImagePull", "RunContainerError", "PostStartHookError"})
 # Reasons for which a container waits that are the node's, and not the pod's or a registry's.

@@ -129,7 +129,8 @@ class Terminator:
                     hook, Target(container, run_id, self._context.pod_ip), left
                 )
                 if outcome.success is not True and not exited.is_set():
-                    # Without its output, which may have secrets: Events have more readers than Secrets.
+                    # The Event does not have the hook's output, which may have secrets: Events have more readers than
+                    # Secrets.
                     self._context.record("Warning", "FailedPreStopHook", "PreStopHook failed", container)
                 elif outcome.fallback:
                     self._context.record("Warning", "LifecycleHTTPFallback", outcome.fallback)

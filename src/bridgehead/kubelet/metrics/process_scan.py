@@ -21,9 +21,9 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
     """A process. `namespace` is the inode of its mount namespace; 0: unknown.
 
     Times are seconds, sizes bytes. `user_seconds` and `system_seconds` include children that it has waited for.
-    `resident` counts pages that several processes share in proportion; `anonymous` are those that no file backs. Of
-    processes that the kernel lets nobody inspect, which are a lab's built-in servers and parts, the namespace and
-    transfers are unknown, and shared pages count as a whole.
+    `resident` counts pages that several processes share in proportion; `anonymous` are those that no file backs.
+    Processes that the kernel lets nobody inspect are a lab's built-in servers and parts: their namespace and transfers
+    are unknown, and their shared pages count as a whole.
     """
 
     pid: int

@@ -1,6 +1,6 @@
 """Use of resources by containers and the node, from the processes that a scan finds.
 
-Pure: no I/O, no clock, no randomness. Where the kernel gives a lab no cgroup controllers, processes are all there is to
+Pure: no I/O, no clock, no randomness. If the kernel gives a lab no cgroup controllers, processes are all there is to
 measure. Counters never fall: the use of a process is kept when it ends.
 """
 

@@ -32,7 +32,7 @@ class PodActions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def wake_at(self) -> float | None:
-        """When to compute the actions again if nothing happens before; seconds since the epoch."""
+        """Time to compute the actions again if nothing happens before, in seconds since the epoch."""
         return min(self.back_off.values(), default=None)
 
 

@@ -43,7 +43,7 @@ class PodAdmission:
             return refusal
         await node.pods_listed()  # a static pod starts earlier
         fit = await self._find_fitting_node()
-        # Nothing is waited for from here on: two pods must not be given the same room.
+        # No step waits from here on: two pods must not be given the same room.
         others = self.running_others()
         mismatch = (
             (affinity_refusal(pod, fit) if fit is not None else None)

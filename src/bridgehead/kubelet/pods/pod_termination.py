@@ -72,7 +72,7 @@ class PodTermination:
             self.allow_sigterm()
 
     def _deletion_deadline(self) -> float:
-        """When the grace period ends, on the event loop's clock."""
+        """End of the grace period, on the event loop's clock."""
         pod = self._context.pod
         grace = pod.metadata.deletion_grace_period_seconds
         if grace is None:

@@ -280,7 +280,7 @@ class PodWorker:
         await self._wait_for_change(max(0.0, min(moments) - time.time()) if moments else None)
 
     async def _pause(self) -> None:
-        """After a failure: wait for a change, or for a time that grows with each failure."""
+        """Wait after a failure: for a change, or for a time that grows with each failure."""
         self._wake.clear()
         await self._wait_for_change(self._backoff.next())
 
@@ -292,7 +292,7 @@ class PodWorker:
             pass
 
     def _active_deadline(self) -> float | None:
-        """When activeDeadlineSeconds are over, in seconds since the epoch."""
+        """End of activeDeadlineSeconds, in seconds since the epoch."""
         limit, start = self.pod.spec.active_deadline_seconds, self._status_manager.latest.start_time
         return parse_time(start) + limit if limit is not None and start is not None else None
 
@@ -343,7 +343,7 @@ class PodWorker:
         self._admission.release()
 
     async def _delete_object(self) -> None:
-        """Once the pod's deletion is requested, delete its object: nothing is left of it here."""
+        """Delete the pod's object if its deletion is requested: nothing is left of it here."""
         await self._wait_until(lambda status: status.deletion is not Deletion.NONE)
         await retry(self.pod, self._try_delete_object)
         self._advance(WorkerEvent.OBJECT_GONE)

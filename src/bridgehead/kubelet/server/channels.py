@@ -43,7 +43,7 @@ class Channels(Protocol):
     def messages(self) -> AsyncIterator[tuple[int, bytes]]:
         """Yield (channel, data) until the client leaves, and (CLOSE, number) for a channel that the client ends.
 
-        Data may be a part of what the client sent at once. What is not of the protocol is left out.
+        Data may be a part of what the client sent at once. Data that is not of the protocol is left out.
         """
         ...
 

@@ -14,10 +14,10 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 
 _CHUNK = 32 * 1024
-# Of input for one connection; the session's other connections wait while one has more.
+# Limit of the input that waits for one connection; the session's other connections wait while one has more.
 _MAX_WAITING_BYTES = 256 * 1024
-# For the rest of a connection after its client has left or the pod has ended its side, while no byte passes; more of
-# them for a slow pod to read what has arrived.
+# Time for the rest of a connection after its client has left or the pod has ended its side, while no byte passes; more
+# of it for a slow pod to read what has arrived.
 _GRACE_SECONDS = 1.0
 _DELIVERY_SECONDS = 30.0
 

@@ -25,7 +25,8 @@ from .port_copy import Input, PortCopy
 TUNNEL_PROTOCOL = "SPDY/3.1+portforward.k8s.io"
 SPDY_PROTOCOLS = {"portforward.k8s.io": "portforward.k8s.io"}
 
-# Of connections of which one stream is open, and for the client to open the other (DefaultStreamCreationTimeout).
+# Number of connections of which one stream is open, and the time for the client to open the other
+# (DefaultStreamCreationTimeout).
 _MAX_INCOMPLETE = 256
 _OPEN_SECONDS = 30.0
 
@@ -194,7 +195,7 @@ class PortForward:
         if len(self._incomplete) >= _MAX_INCOMPLETE:
             return None
         connection = self._incomplete[request] = _Connection(request, port)
-        # What is sent on a stream whose connection never begins would wait for ever, and the session with it.
+        # Data on a stream whose connection never begins would wait for ever, and the session with it.
         timer = asyncio.get_running_loop().call_later(self._open_seconds, self._forget, connection)
         connection.timer = timer
         return connection

@@ -16,7 +16,7 @@ from bridgehead.streaming.byte_stream import ByteStream
 
 from .channels import CLOSE, ERROR, RESIZE, STDERR, STDIN, STDOUT, V4, V5, encode_status
 
-# The versions that clients offer, and what they are called here. Those before the fourth differ only in the form of
+# The versions that clients offer, and what they are called here. Versions before the fourth differ only in the form of
 # the status.
 PROTOCOLS = {
     V5: V5,

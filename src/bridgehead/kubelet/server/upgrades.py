@@ -24,7 +24,7 @@ from bridgehead.streaming.websocket import accept_key
 _WEBSOCKET_VERSION = "13"
 _KEY_BYTES = 16
 _VERSION_HEADER = "X-Stream-Protocol-Version"
-# For the peer to end its side, after the session has ended.
+# Time for the peer to end its side, after the session has ended.
 _LINGER_SECONDS = 10.0
 
 Headers = list[tuple[str, str]]
@@ -148,8 +148,8 @@ def _head(headers: Headers) -> bytes:
 async def _closed_when_idle(stream: ByteStream, seconds: float, *, cancels: bool) -> AsyncIterator[None]:
     """Close the connection when it has been idle for so long, which ends the block as when the client leaves.
 
-    `cancels`: the block is cancelled, too. Who waits for a pod that takes nothing does not notice that its client has
-    left.
+    `cancels`: the block is cancelled, too. A block that waits for a pod that takes nothing does not notice that its
+    client has left.
     """
     loop = asyncio.get_running_loop()
     timer: asyncio.TimerHandle | None = None

@@ -61,7 +61,7 @@ def check_host_path(volume: HostPathVolume) -> Path:
             if not path.exists():
                 try:
                     path.touch(mode=0o644)
-                except OSError as error:  # in Go's words
+                except OSError as error:  # Go's message
                     raise ValueError(f"open {path}: {(error.strerror or str(error)).lower()}") from error
     checks = {
         "DirectoryOrCreate": (stat.S_ISDIR, "a directory"),

@@ -136,7 +136,7 @@ def _select(
         if item.key in data:
             files[item.path] = File(data[item.key], mode if item.mode is None else item.mode)
         elif not optional:
-            # The words differ by kind in Kubernetes, too.
+            # The text differs by kind in Kubernetes, too.
             subject = "configmap " if what == "config" else ""
             raise ValueError(f"{subject}references non-existent {what} key: {item.key}")
     return files

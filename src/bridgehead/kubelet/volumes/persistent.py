@@ -1,8 +1,8 @@
 """Volumes of claims: the PersistentVolumes of a pod's claims, and their paths on the node.
 
-Called by `volume_manager`. A claim's user need not be one who may choose paths of nodes. So a volume whose path leads
-over a symbolic link is refused; the runtime refuses a link that is made later.
-Source: Kubernetes `pkg/kubelet/volumemanager/populator`, `pkg/volume/hostpath`, `pkg/volume/local`.
+Called by `volume_manager`. A claim's user need not be one who may choose paths of nodes. A volume whose path leads over
+a symbolic link is therefore refused; the runtime refuses a link that is made later. Source: Kubernetes
+`pkg/kubelet/volumemanager/populator`, `pkg/volume/hostpath`, `pkg/volume/local`.
 """
 
 from __future__ import annotations

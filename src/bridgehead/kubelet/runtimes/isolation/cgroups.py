@@ -65,7 +65,7 @@ class Prepared(NamedTuple):
     directory: str
 
     def enter(self) -> None:
-        """Move the calling process into the lab's cgroup. To be called before it enters a user namespace."""
+        """Move the calling process into the lab's cgroup, before it enters a user namespace."""
         write(f"{self.directory}/{PROCESSES}/cgroup.procs", "0")
 
     def show(self, target: str) -> None:
@@ -149,7 +149,7 @@ def _find_parent() -> str:
     candidates = _ancestors(own)
     _check_controllers(candidates[-1])
     if os.geteuid() == 0:
-        # From the top: root's own cgroup, such as a session's, may be removed with the session.
+        # Candidates begin at the top: root's own cgroup, such as a session's, may be removed with the session.
         candidates.reverse()
     elif (parent := _adopt(own, f"{PREFIX}up")) is not None:
         return parent

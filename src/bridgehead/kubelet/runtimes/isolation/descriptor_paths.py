@@ -62,12 +62,13 @@ def open_in_root(root: int, path: str, *, links: bool = True) -> int:
 
 
 def make_directory_in_root(root: int, path: str, *, links: bool = True) -> int:
-    """As `open_in_root`; directories are made if nothing is there."""
+    """Open a directory as `open_in_root` does; directories are made if nothing is there."""
     return _open_or_make(root, path, _resolve(links), 0o755)
 
 
 def make_file_in_root(root: int, path: str, *, links: bool = True) -> int:
-    """As `open_in_root`; an empty file is made if nothing is there, with the directories that it lies in."""
+    """Open a file as `open_in_root` does; an empty one is made if nothing is there, with the directories that it lies
+    in."""
     try:
         return open_in_root(root, path, links=links)
     except FileNotFoundError:

@@ -24,7 +24,7 @@ from .rootfs import (
 def observe_host_root(copies: str, *, can_overlay: bool = True) -> RootPlan:
     """`plan_host_root` of this machine, or `plan_bound_host_root` where the kernel refuses overlays.
 
-    Where files are mounted in `/etc`, as in most containers, `/etc` is copied to the directory `copies`, because a
+    If files are mounted in `/etc`, as in most containers, `/etc` is copied to the directory `copies`, because a
     container must be able to have files of its own there.
     """
     if not can_overlay:
@@ -88,8 +88,8 @@ def copy_tree(source: str, target: str) -> None:
 def own_paths() -> list[str]:
     """Paths of this interpreter and its modules, which a part of Bridgehead must see.
 
-    Of `sys.path` only the entries from which modules were loaded: another one, such as the script's directory or one in
-    PYTHONPATH, may be a home directory.
+    Entries of `sys.path` count only if modules were loaded from them: another one, such as the script's directory or
+    one in PYTHONPATH, may be a home directory.
     """
     return list(_own_paths())
 

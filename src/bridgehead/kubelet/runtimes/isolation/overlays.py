@@ -52,7 +52,7 @@ def find_refusals(store: str, host: str, base: str) -> tuple[str, str]:
             os._exit(0)
     os.close(writer)
     with open(reader, "rb") as answers:
-        # Without an answer containers fail for another reason, and name it.
+        # If there is no answer, containers fail for another reason, and name it.
         numbers = answers.read().ljust(2, b"\0")
     os.waitpid(pid, 0)
     over_store, over_host = (_describe(OSError(number, "")) if number in _REFUSALS else "" for number in numbers)
@@ -106,8 +106,8 @@ def _is_overlay(path: str) -> bool:
 def _mount(lowers: Collection[str], target: str, options: str) -> None:
     directory = ""
     if len(lowers) > 1:
-        # All are layers of one store. Relative names, because all options have to fit into one page; and what is
-        # opaque in a layer says so by an attribute that a user namespace can set.
+        # All are layers of one store. Names are relative, because all options have to fit into one page; opaque
+        # directories of a layer have an attribute that a user namespace can set.
         directory = posixpath.dirname(next(iter(lowers)))
         lowers = [posixpath.relpath(lower, directory) for lower in lowers]
         options += ",userxattr"

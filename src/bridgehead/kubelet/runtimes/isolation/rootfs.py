@@ -5,8 +5,8 @@ container sees the host's system directories, each below an overlay of its own: 
 over a directory with mounts that it inherited (the kernel returns EINVAL), and the host's `/` always has some. The
 host's other directories (home directories above all) are not shown; they are new and empty.
 
-Where the kernel refuses overlays, an image is a copy of its layers. The host's system directories are too large for
-that: the container sees their entries read-only, in directories of its own where containers usually add files.
+If the kernel refuses overlays, an image is a copy of its layers. The host's system directories are too large for that:
+the container sees their entries read-only, in directories of its own where containers usually add files.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Owners of the files of a container whose pod has a user namespace of its own.
 
 The kernel would map owners by id-mapped mounts, which only a process may make that is privileged where the file system
-was mounted: on the machine, not in a lab's user namespace. So files that belong to one pod alone get other owners.
-Source: mount_setattr(2), "ID-mapped mounts"; capabilities(7), "File capabilities".
+was mounted: on the machine, not in a lab's user namespace. Files that belong to one pod alone therefore get other
+owners. Source: mount_setattr(2), "ID-mapped mounts"; capabilities(7), "File capabilities".
 """
 
 from __future__ import annotations

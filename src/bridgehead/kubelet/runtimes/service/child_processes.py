@@ -21,7 +21,7 @@ from .coroutines import Outcome
 from .reactor import Reactor
 
 _PACKET: Final = 256 << 10  # bytes; more than any status message, also that of a user with thousands of groups
-# Between two attempts to reap: until a killed process has ended, or a tracer has let go of one that has ended.
+# Time between two attempts to reap: until a killed process has ended, or a tracer has let go of one that has ended.
 _REAP_SECONDS: Final = 0.1
 _FAILURES: Final = {program_start.FAILED: RuntimeFailure, program_start.REFUSED: ContainerRefused}
 

@@ -19,7 +19,7 @@ from .tasks import Task
 
 OUTPUT_LIMIT: Final = 10 << 10  # bytes
 _CHUNK: Final = 64 << 10  # bytes
-# Bytes of output that are dropped for a command that nobody listens to any more. A command that has more to say gets
+# Bytes of output that are dropped for a command that nobody listens to any more. A command with more output gets
 # SIGPIPE then.
 _DROPPED_LIMIT: Final = 64 << 20
 
@@ -206,7 +206,7 @@ class ExecStreams:
     def end(self) -> None:
         """Let go of the command, which runs on without a client: its output is dropped from now on.
 
-        The kubelet has closed its ends. So the command has got the end of its input, or the hang-up of its terminal.
+        The kubelet has closed its ends, so the command has got the end of its input, or the hang-up of its terminal.
         """
         if self._has_client:
             self._has_client = False

@@ -96,7 +96,7 @@ class Launcher:
     def launch(self, spec: ContainerSpec, sandbox: Sandbox, host: Task | None = None) -> Task:
         """Fork a container's first process, in the PID namespace of `host` if there is one.
 
-        Whatever the end, the caller has to `release` the task. Raises `RuntimeFailure` or `ImageUnavailable`; nothing
+        The caller has to `release` the task, whatever its end. Raises `RuntimeFailure` or `ImageUnavailable`; nothing
         is locked then.
         """
         layers: list[str] = []

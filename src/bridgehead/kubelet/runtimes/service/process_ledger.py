@@ -1,8 +1,8 @@
 """A record on disk of the containers' first processes, by PID and start time, for the case that the runtime is killed.
 
 Containers ask the kernel to end with their runtime (PR_SET_PDEATHSIG), but a program that changes its user resets
-that. So the runtime also records what it starts, and the next runtime kills what still runs. Namespaces, mounts and
-links need no record: the kernel removes them with their last process.
+that. The runtime therefore also records what it starts, and the next runtime kills what still runs. Namespaces, mounts
+and links need no record: the kernel removes them with their last process.
 """
 
 from __future__ import annotations

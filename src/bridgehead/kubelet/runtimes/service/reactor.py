@@ -1,7 +1,7 @@
 """A small event loop for a process with one thread: file descriptors and timers.
 
-Not asyncio, which may start helper threads: the runtime has one thread only, because it changes the namespaces of the
-calling thread (setns(2), unshare(2)) to make sandboxes.
+It is not asyncio's, which may start helper threads: the runtime has one thread only, because it changes the namespaces
+of the calling thread (setns(2), unshare(2)) to make sandboxes.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ the veth pair with them.
 
 The pod's end of the pair has the pod's addresses as a /32 and a /128 and sends everything to 169.254.1.1 or fe80::1,
 permanent neighbours with the MAC address of the node's end; the node has a host route to each of the pod's addresses, a
-permanent neighbour for it, and no ARP at its end (NOARP). So there is no broadcast domain, no ARP, no neighbour
+permanent neighbour for it, and no ARP at its end (NOARP). There is therefore no broadcast domain, no ARP, no neighbour
 discovery and no bridge between pods, and each packet passes the node's forward chain.
 """
 
@@ -65,8 +65,8 @@ class Sandbox:
 
 
 class SandboxMaker:
-    """Makes and removes sandboxes on the node whose network namespace the process is in. Only for a process with one
-    thread."""
+    """Makes and removes sandboxes on the node whose network namespace the process is in. The process must have one
+    thread only."""
 
     def __init__(self, make_namespaces: Callable[[int, int, dict[str, str]], dict[str, int]]) -> None:
         """`make_namespaces` is the zygote's."""
@@ -170,7 +170,8 @@ class SandboxMaker:
         try:
             self._node.send([pair])
         except FileExistsError:
-            # Of an earlier sandbox of the pod, or of a runtime that died: the kernel removes it now, or already has.
+            # The link is of an earlier sandbox of the pod, or of a runtime that died: the kernel removes it now, or
+            # already has.
             self._node.send([rtnetlink.delete_link(host_end, may_be_absent=True), pair])
         lo, eth0 = socket.if_nametoindex("lo"), socket.if_nametoindex("eth0")
         requests = [rtnetlink.set_up(lo)]
@@ -194,7 +195,7 @@ class SandboxMaker:
     def _accept_loopback_clients(self, pod_uid: str) -> None:
         """Let the node's processes reach the pod from 127.0.0.1, and its answers return, as `portmap` does.
 
-        What the pod itself sends to 127.0.0.0/8 is dropped by `network.spoofing`.
+        `network.spoofing` drops what the pod itself sends to 127.0.0.0/8.
         """
         _write_sysctl(f"net/ipv4/conf/{host_end_name(pod_uid)}/route_localnet", "1")
 

@@ -1,7 +1,7 @@
 """Set-up of a forked process that becomes a container's first process, or a command in a running container.
 
-The zygote calls `run_job` in the new process. From the moment it has its job until its program runs, no process in the
-pod can read its memory: it is not dumpable (prctl(2), PR_SET_DUMPABLE), and a built-in program stays so.
+The zygote calls `run_job` in the new process. No process in the pod can read its memory from the moment it has its job
+until its program runs: it is not dumpable (prctl(2), PR_SET_DUMPABLE), and a built-in program stays so.
 """
 
 from __future__ import annotations

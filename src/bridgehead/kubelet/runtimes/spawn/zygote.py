@@ -1,8 +1,8 @@
 """The zygote: the process from which every container process is forked, itself forked before there is any pod.
 
 A fork has a copy of its parent's memory, and the runtime's has the environment of every container of the node, Secrets
-included. So the runtime never forks a container itself: it asks the zygote, which has no data of pods, and sends the
-job to the new process over a separate socket.
+included. The runtime therefore never forks a container itself: it asks the zygote, which has no data of pods, and sends
+the job to the new process over a separate socket.
 
     runtime ──"fork", socket, PID namespace──> zygote ── fork ──> new process
        │ <──────────────── PID ──────────────────┘                  │
@@ -121,7 +121,7 @@ class Zygote:
         return dict(zip(user_namespaces.KINDS, descriptors, strict=True))
 
     def fileno(self) -> int:
-        """The socket's descriptor. Between two requests it is readable only when the zygote has ended."""
+        """The socket's descriptor, which is readable between two requests only when the zygote has ended."""
         return self._socket.fileno()
 
     @property
