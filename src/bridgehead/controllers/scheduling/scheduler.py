@@ -4,8 +4,8 @@ Started by `manager`; watches Nodes, Pods, Namespaces and, with `claim_binder`, 
 on the sums in `cluster_state`. Decisions are made one after the other and count at once; bindings are sent
 concurrently, so that 100 new pods cost 100 short decisions and one or two round trips. The pod with the highest
 priority comes first if several wait. A pod with claims that wait is bound after them. An unschedulable pod waits for a
-change of a node, a pod or a volume, and at least for its back-off. Source: Kubernetes "Kubernetes Scheduler",
-`pkg/scheduler` (v1.36).
+change of a node, a pod or a volume, and at least for its back-off.
+Source: Kubernetes "Kubernetes Scheduler", `pkg/scheduler` (v1.36).
 """
 
 from __future__ import annotations
