@@ -1,9 +1,9 @@
 """Programs of the host in stand-ins of images that consist of tools: directories of links, mounted into containers.
 
-The same command shall print the same on every machine. So ping, nc, wget and others are BusyBox's in these images, as
-in the images themselves, even where the host has other programs of that name. Where the machine has no BusyBox, wget
-and ping are built-in programs with BusyBox's output. Any other program that the machine lacks is a script that names
-its package.
+The same command shall print the same on every machine. Therefore ping, nc, wget and others are BusyBox's in these
+images, as in the images themselves, even where the host has other programs of that name. If the machine has no BusyBox,
+wget and ping are built-in programs with BusyBox's output. Any other program that the machine lacks is a script that
+names its package.
 
 Some distributions build BusyBox's shell so that it calls applets without a look at PATH (FEATURE_SH_STANDALONE, as in
 Debian's busybox-static); so do timeout, xargs and others. Programs that replace applets are unreachable there, so the

@@ -18,7 +18,8 @@ import msgspec
 from .standin import Launch, Setup, StandIn, load_program
 
 DIRECTORY: Final = "/usr/local/sbin"  # first in PATH
-# Where containers of tools have what the scripts need of this interpreter, so that `ls /` shows only what images have.
+# Directory in containers of tools for what the scripts need of this interpreter, so that `ls /` shows only what images
+# have.
 OWN_FILES: Final = "/usr/lib/bridgehead"
 _NO_SETUP: Final = Setup()
 

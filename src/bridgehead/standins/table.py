@@ -16,7 +16,7 @@ _HTTPD_TAG = re.compile(r"(latest|alpine|2(\.\d{1,2}){0,2})?(-[a-z0-9.]+)*")
 _REDIS_TAG = re.compile(r"(latest|alpine|[2-8](\.\d{1,2}){0,2})?(-[a-z0-9.]+)*")
 
 _BALANCER_TAG = re.compile(r"(main|master|latest|v?0(\.\d{1,2}){1,2}(-[a-z0-9.]+)*)?")
-# With BusyBox 1.28 or an earlier one.
+# Tags of images with BusyBox 1.28 or an earlier one.
 _OLD_ALPINE_TAG = re.compile(r"2\.\d+(\.\d+)?|3\.[0-8](\.\d+)?")
 # Tutorials that use cirros without a tag are of 2018 to 2020, and show the lines of 0.4.
 _OLD_CIRROS_TAG = re.compile(r"(latest|0\.[34](\.\d+)?)?")
@@ -187,7 +187,7 @@ STAND_INS: tuple[StandIn, ...] = (
         programs={"nslookup": "busybox.nslookup.run"},
         tools="busybox",
     ),
-    # Beside the lab's own balancer, which serves the objects of both projects.
+    # These run beside the lab's own balancer, which serves the objects of both projects.
     StandIn(
         name="metallb-controller",
         description="a built-in program that answers probes; the lab's own balancer serves MetalLB's objects",

@@ -79,7 +79,7 @@ def serve_metallb_speaker(launch: Launch) -> int:
 
 
 def serve_openelb_controller(launch: Launch) -> int:
-    """Also OpenELB's manager before 0.6, which announces, too."""
+    """Run OpenELB's controller, or its manager before 0.6, which announces, too."""
     line = parse_command_line(launch.argv[1:])
     with contextlib.suppress(OSError), open(_OPENELB_READY, "w", encoding="ascii"):  # its readiness probe looks for it
         pass

@@ -66,7 +66,7 @@ def get(host: str, port: int, target: str) -> tuple[int, str]:
 
 def _ask(protocol: str, host: str, port: int, request: str) -> str:
     kind, number = (socket.SOCK_DGRAM, 0) if protocol == "udp" else (socket.SOCK_STREAM, socket.IPPROTO_SCTP)
-    # By the names of UDP: the resolver does not know those of SCTP everywhere.
+    # The port is looked up by its name for UDP: the resolver does not know those of SCTP everywhere.
     family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
     with socket.socket(family, kind, number) as asking:
         asking.settimeout(_TIMEOUT)

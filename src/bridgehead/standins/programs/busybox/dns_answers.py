@@ -1,7 +1,7 @@
 """The lines that BusyBox's nslookup (from 1.29 on) prints for a server's replies.
 
-Pure: no I/O, no clock, no randomness. Source: BusyBox' networking/nslookup.c with FEATURE_NSLOOKUP_BIG, RFC 1035. What
-a server sends is at most `LONGEST_REPLY` bytes, and each step reads on in it, except for compressed names, which have
+Pure: no I/O, no clock, no randomness. Source: BusyBox' networking/nslookup.c with FEATURE_NSLOOKUP_BIG, RFC 1035. A
+server's message is at most `LONGEST_REPLY` bytes, and each step reads on in it, except for compressed names, which have
 a limit of their own.
 """
 
