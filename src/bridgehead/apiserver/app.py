@@ -78,7 +78,7 @@ _APPLY = APPLY_PATCH.encode()
 _BRIEF = contextlib.nullcontext()
 # The end of JSON that is indented already.
 _INDENTED_END = b"\n}"
-# In Kubernetes' own words, which are no Status (apiserver/pkg/server/filters/maxinflight.go).
+# Kubernetes' own text, which is no Status (apiserver/pkg/server/filters/maxinflight.go).
 _TOO_MANY = text_response(429, "Too many requests, please try again later.\n", ((b"retry-after", b"1"),))
 
 

@@ -1,6 +1,6 @@
 """Objects that every cluster has: system namespaces and classes, the Service `kubernetes`, default roles.
 
-Also the date since which uses of legacy tokens are recorded.
+They include the date since which uses of legacy tokens are recorded.
 
 They are created at every start and checked periodically afterwards, because `kubectl delete service --all` deletes the
 Service. Existing objects are kept; only the addresses of `kubernetes` are updated.

@@ -160,7 +160,7 @@ class Field(msgspec.Struct, eq=False, gc=False):
         return not self.value
 
     def must_be_set_and_pass(self, check: Callable[[Any], Sequence[str]], detail: str = "") -> bool:
-        """Like `must_be_set` and `must_pass`. `detail` is about a value that is not set."""
+        """Check what `must_be_set` and `must_pass` do. `detail` is about a value that is not set."""
         return self.must_be_set(detail) and self.must_pass(check)
 
     def must_obey(self, validate: Callable[..., object], *arguments: Any) -> bool:

@@ -24,7 +24,7 @@ _HEX = b"0123456789abcdefABCDEF"
 _MOST_DEPTH = 10_000
 _MOST_EXPLAINED = 2**16  # bytes, which take a tenth of a second; errors in larger texts are those of msgspec
 
-# What stands before the end of a value, and what may follow there.
+# Go's name of the position after an item, and the bracket that may follow there, by the opening bracket.
 _AFTER_ITEM = {b"{": ("after object key:value pair", b"}"), b"[": ("after array element", b"]")}
 
 

@@ -15,7 +15,7 @@ _OPTIONS = re2.Options()
 _OPTIONS.log_errors = False
 _OPTIONS.max_mem = 8 << 20
 
-# What Go calls an error, by RE2's words for it.
+# Go's texts of errors, by RE2's.
 _GO_TEXTS = {
     "missing ]": "missing closing ]",
     "missing )": "missing closing )",

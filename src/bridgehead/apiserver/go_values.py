@@ -22,7 +22,8 @@ JSON_ESCAPES = {ord(one): f"\\u{ord(one):04x}" for one in "<>&\u2028\u2029"}
 # Characters that Go quotes by a letter of their own.
 _ESCAPES = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v"}
 _ESCAPES |= {"\\": "\\\\", '"': '\\"'}
-# By their names in errors of Go's package json. A number without a fraction is an integer in unstructured objects.
+# Kinds of values, by their names in errors of Go's package json. A number without a fraction is an integer in
+# unstructured objects.
 _KINDS = {"array": "slice", "object": "map", "number": "int64"}
 
 

@@ -32,7 +32,7 @@ _ACCOUNT, _NODE = "system:serviceaccount:", "system:node:"
 _NODES = "system:nodes"
 _ANONYMOUS = "system:anonymous"
 _AUTHENTICATION = "authentication.k8s.io"
-# From so many checks of groups or extra values on, a right for all of them is looked for first.
+# Number of checks of groups or extra values from which on a right for all of them is looked for first.
 _MANY = 4
 _DOMAIN_PREFIXED = re.compile(r"[^/]+/[A-Za-z0-9/\-._~%!$&'()*+,;=:]+")
 

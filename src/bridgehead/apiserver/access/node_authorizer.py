@@ -31,7 +31,7 @@ _RULES = (
     Rule(_READ, ("storage.k8s.io",), ("csidrivers",)),
     Rule(_READ, ("node.k8s.io",), ("runtimeclasses",)),
     Rule(("create", "update", "patch"), ("", "events.k8s.io"), ("events",)),
-    # The kubelet keeps a terminating pod running until no proxy sends it new connections. Not in NodeRules.
+    # The kubelet keeps a terminating pod running until no proxy sends it new connections. NodeRules has no such rule.
     Rule(("list", "watch"), ("discovery.k8s.io",), ("endpointslices",)),
     Rule(("create", "get", "list", "watch"), ("certificates.k8s.io",), ("certificatesigningrequests",)),
     Rule(("create",), ("authentication.k8s.io",), ("tokenreviews",)),
@@ -172,7 +172,7 @@ def _decide_node(node: str, request: RequestInfo) -> Decision:
 
 def _decide_lease(node: str, request: RequestInfo) -> Decision:
     if request.namespace == progress.NAMESPACE and request.verb in ("list", "watch"):
-        # The proxies' progress, for which the kubelet waits before it stops a pod. Not in Kubernetes.
+        # The proxies' progress, for which the kubelet waits before it stops a pod. Kubernetes has no such rule.
         return _ALLOWED if request.label_selector == progress.SELECTOR else _NO_OPINION
     if request.verb not in ("get", "create", "update", "patch", "delete"):
         return Decision(False, "can only get, create, update, patch, or delete a node lease")

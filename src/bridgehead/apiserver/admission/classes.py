@@ -53,7 +53,7 @@ class DefaultIngressClass(Plugin):
 class MissingIngressClass(Plugin):
     """Warns of an Ingress on which no controller acts: a cluster without an ingress controller has no IngressClass.
 
-    Not in Kubernetes, which accepts such an Ingress without a word.
+    Kubernetes has no such plug-in, and accepts such an Ingress without a warning.
     """
 
     is_static = True

@@ -18,7 +18,7 @@ class Forms:
         # Objects of other kinds, such as a Scale, have one form.
         self._is_converted = attributes.kind is None
         self._own = attributes.resource
-        # Of unchanged objects. The object is kept, too, so that its identity stays its own.
+        # Forms of unchanged objects. The object is kept, too, so that its identity stays its own.
         self._shown: dict[tuple[int, str], tuple[JsonObject, JsonObject]] = {}
 
     async def shown(self, obj: JsonObject, resource: Resource) -> JsonObject:

@@ -1,4 +1,4 @@
-"""Which requests a webhook or a policy is for: rules, namespace selectors, object selectors.
+"""Requests that a webhook or a policy is for: rules, namespace selectors, object selectors.
 
 The store is read for the labels of namespaces only. Source: apiserver/pkg/admission/plugin/webhook/predicates.
 """

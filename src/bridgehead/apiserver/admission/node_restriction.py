@@ -41,7 +41,7 @@ _RESTRICTED = frozenset(
         _SLICES,
     }
 )
-# What a node writes to the status of a claim while it resizes its volume.
+# Fields that a node writes to the status of a claim while it resizes its volume.
 _RESIZING = ("capacity", "conditions", "allocatedResources", "allocatedResourceStatuses")
 # The right to tokens for audiences that a pod's volumes do not use; the resource of the rule is the audience.
 _TOKEN_VERB = "request-serviceaccounts-token-audience"

@@ -36,7 +36,7 @@ class Charges:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        # By the key of a quota, then by that of an object: the object, and until when it is waited for.
+        # Objects, and the times until which they are waited for, by the key of a quota and then by that of the object.
         self._objects: dict[Key, dict[Key, tuple[JsonObject, float]]] = {}
         self.on_charge: Callable[[str], None] = lambda namespace: None
 

@@ -10,7 +10,7 @@ from typing import Final
 
 DENY_SERVICE_EXTERNAL_IPS: Final = "DenyServiceExternalIPs"
 OPTIONAL: Final = frozenset({DENY_SERVICE_EXTERNAL_IPS})
-# What these do, the server does always.
+# The server always does what these plug-ins do.
 _ALWAYS_ON: Final = frozenset(
     {
         "CertificateApproval", "CertificateSigning", "CertificateSubjectRestriction", "ClusterTrustBundleAttest",

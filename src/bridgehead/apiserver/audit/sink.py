@@ -30,7 +30,8 @@ _CLOSE_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """When the file is renamed, and how long renamed files are kept. 0: no limit; of the size, 100 MiB."""
+    """Size at which the file is renamed, and time for which renamed files are kept. 0: no limit; of the size, 100
+    MiB."""
 
     max_age_days: int = 0
     max_backups: int = 0

@@ -1,8 +1,8 @@
 """The order of a list that a strategic merge patch has changed.
 
 Elements that the patch has or orders stand in its order, all others in the object's. The two sequences keep their order
-and are merged: an element of the object comes first only if it stood before the patch's next one in the object. So what
-the patch adds stands before the object's other elements.
+and are merged: an element of the object comes first only if it stood before the patch's next one in the object.
+Elements that the patch adds therefore stand before the object's other elements.
 
 Pure: no I/O, no clock, no randomness.
 Source: `normalizeElementOrder`, `validatePatchWithSetOrderList` and what they call in
@@ -179,7 +179,7 @@ def _sorted(items: deque[Any], order: list[Any], merge_key: str) -> deque[Any]:
     if None not in ranks:
         return deque([*sorted(kept, key=lambda item: rank[identity(item, merge_key)]), *deleted])
 
-    # To Kubernetes, an element that is not in the order comes before any other, and the other before it too.
+    # Kubernetes' comparison puts an element that is not in the order before any other, and any other before it, too.
     def is_less(one: int, other: int) -> bool:
         mine, theirs = ranks[one], ranks[other]
         return mine is None or theirs is None or mine < theirs

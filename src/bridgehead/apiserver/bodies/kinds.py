@@ -20,7 +20,7 @@ _SCHEME = "pkg/api/legacyscheme/scheme.go:30"  # as Kubernetes names it in error
 def conversion_problem(kind: str, api_version: str, wanted: StructShape) -> str:
     """Return why an object of a kind cannot become one of the wanted Go type, "" if it can.
 
-    One of another version of the same kind can.
+    An object of another version of the same kind can.
     """
     group, _, version = api_version.rpartition("/")
     name = definitions_by_kind(LazyDefinitions()).get((group, version, kind))

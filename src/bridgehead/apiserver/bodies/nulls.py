@@ -1,8 +1,8 @@
 """Nulls of stored objects: fields that Go writes also when they have no value.
 
-The hooks of resources work on objects without nulls; the stored bytes, which clients get, have them. So they are
-written last and dropped first. `nulls.txt` has the fields; `scripts/extract-go-fields` writes it from Go's types.
-Custom resources have none: they are stored as they were sent.
+The hooks of resources work on objects without nulls; the stored bytes, which clients get, have them. Nulls are
+therefore written last and dropped first. `nulls.txt` has the fields; `scripts/extract-go-fields` writes it from Go's
+types. Custom resources have none: they are stored as they were sent.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from .definitions import LazyDefinitions, definitions_by_kind
 
 
 class Nulls(NamedTuple):
-    """Where a type has nulls: its `own` fields, and in the structs of other fields: a struct, or a list or map of them.
+    """Fields of a type that have nulls: its `own`, and those in the structs of others: a struct, or a list or map of
+    them.
 
     `inner` has the names of these, whether they are maps, and where the structs have nulls.
     """

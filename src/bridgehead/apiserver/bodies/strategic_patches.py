@@ -1,7 +1,7 @@
 """Strategic merge patch: lists with a merge key are merged by this key, lists without one as sets.
 
 Directives express what a merge can't: `$patch`, `$retainKeys`, `$setElementOrder/x`, `$deleteFromPrimitiveList/x`.
-No function changes its arguments. Of several elements with one merge key, a patch changes the first and deletes all.
+No function changes its arguments. If several elements have one merge key, a patch changes the first and deletes all.
 Values are merged if their types in Go are the same, else the patch's replaces the object's.
 
 Pure: no I/O, no clock, no randomness.

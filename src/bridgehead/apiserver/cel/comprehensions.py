@@ -17,7 +17,7 @@ from .values import Frame, in_key_order
 
 Step = Callable[[Frame], Any]
 
-# By kind: the cost of each round, what a round that the condition accepts costs more, and the cost of the result.
+# Costs by kind: that of each round, the additional one of a round that the condition accepts, and that of the result.
 ROUND_COSTS = {
     "all": (3, 0, 1),
     "exists": (4, 0, 1),

@@ -264,7 +264,7 @@ class _Estimator:
             is_text = node.result.type.kind in ("string", "bytes")
             sorting, size = SELF_COMPARISON.estimate([Operand(count, ONE if is_text else None, is_list=True)])
             self._sizes[id(node)] = count if size is None else size
-            # Beside the keys, the lists that the variable and the keys start with.
+            # The cost of the keys' sort, and that of the lists with which the variable and the keys start.
             source = source.plus(sorting).plus(exactly(10 + 10 + SORT_BY_OVERHEAD))
         return source.plus(rounds).plus(exactly(end + start.get(node.kind, 0)))
 

@@ -20,7 +20,8 @@ from .syntax_tree import (
     StructLiteral,
 )
 
-# By name and number of arguments: kind of comprehension, number of variables, whether it has a condition and a result.
+# Kind of comprehension, number of variables, and whether it has a condition and a result, by name and number of
+# arguments.
 _COMPREHENSIONS = {
     ("all", 2): ("all", 1, True, False),
     ("exists", 2): ("exists", 1, True, False),

@@ -192,7 +192,7 @@ def _each_value(decode: Callable[[Any], Any] | None) -> Callable[[Any], Any] | N
     return lambda entries: {key: None if item is None else decode(item) for key, item in entries.items()}
 
 
-# By format: kind of type, decoder, least and most characters.
+# Kind of type, decoder, least and most characters, by format.
 _FORMATS: dict[str, tuple[str, Callable[[Any], Any], int, int]] = {
     "byte": ("bytes", _bytes, 2, MOST_REQUEST_BYTES - 2),
     "duration": ("duration", _duration, 4, 15),

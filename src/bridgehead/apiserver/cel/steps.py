@@ -29,7 +29,7 @@ def local(slot: int) -> Step:
     return read
 
 
-# What a variable of `cel.bind` is before the first read.
+# Value of a variable of `cel.bind` before the first read.
 _UNKNOWN = object()
 
 

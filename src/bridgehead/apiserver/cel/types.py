@@ -154,7 +154,7 @@ def parameter(name: str) -> Type:
 
 LIST_TYPE, MAP_TYPE = list_of(DYN), map_of(DYN, DYN)
 TYPE_NAMES |= {"list": LIST_TYPE, "map": MAP_TYPE, "optional_type": optional_of(DYN)}
-# Of the opaque types, expressions can name these.
+# Expressions can name these opaque types.
 TYPE_NAMES |= {name: opaque(name) for name in ("net.IP", "net.CIDR")}
 
 

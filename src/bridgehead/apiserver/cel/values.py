@@ -37,8 +37,8 @@ from .types import (
 
 SECOND = 1_000_000_000
 
-# What one evaluation may do for each unit of cost that it may have, beside what costs cover: compare nested values,
-# build lists and strings. One unit of work is about 100 ns, or 8 bytes.
+# Work that one evaluation may do for each unit of cost that it may have, beside what costs cover: comparisons of nested
+# values, building of lists and strings. One unit of work is about 100 ns, or 8 bytes.
 _WORK_FOR_COST = 10
 _COMPARISON_WORK = 10
 

@@ -1,8 +1,8 @@
 """Stored custom resources as objects of one version, and back.
 
 A record is served as it is stored if it was written in this version and under the present schema; nearly all are.
-Others are converted, pruned and completed with defaults, once: the results are kept. A webhook gets all objects of a
-list, or of a batch of changes, in few calls.
+All others are converted, pruned and completed with defaults, once: the results are kept. A webhook gets all objects of
+a list, or of a batch of changes, in few calls.
 Source: apiextensions-apiserver/pkg/apiserver/conversion, customresource_handler.go (crdConversionRESTOptionsGetter).
 """
 

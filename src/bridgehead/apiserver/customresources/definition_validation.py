@@ -30,7 +30,7 @@ from .paths_validation import validate_columns, validate_selectable_fields, vali
 from .schema import validate_schema
 
 _MAX_WARNING = 256
-# What an older version of the API had once for all versions -> the fields of `spec` that it had for it.
+# Settings that an older version of the API had once for all versions -> the fields of `spec` that it had for it.
 _PARTS = {
     "schema": "validation",
     "subresources": "subresources",

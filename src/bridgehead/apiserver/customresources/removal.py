@@ -24,7 +24,7 @@ from .definitions import ESTABLISHED, FINALIZER, ID, TERMINATING, is_true, make_
 log = logging.getLogger(__name__)
 
 _RETRY_SECONDS = 1.0
-# After this time a definition says that it waits for its instances.
+# Time after which a definition reports that it waits for its instances.
 _CHECK_SECONDS = 60.0
 
 _IN_PROGRESS = make_condition(

@@ -56,7 +56,7 @@ def _merge_lists(live: list[Any], applied: list[Any], shape: Shape) -> list[Any]
         elif len(theirs.get(step, ())) == 1:
             merged.append(_merge(theirs[step][0], ours[step][0], shape.items))
         else:
-            # Of several live elements with one key, none can be merged: the applied element replaces them.
+            # Several live elements with one key cannot be merged: the applied element replaces them.
             merged.append(ours[step][0])
     return merged
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from bridgehead.apiserver.resource import JsonObject
 
-# As kube-apiserver's --max-requests-inflight and --max-mutating-requests-inflight together.
+# kube-apiserver's --max-requests-inflight and --max-mutating-requests-inflight together.
 TOTAL_SEATS = 600
 
 

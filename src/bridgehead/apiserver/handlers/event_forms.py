@@ -59,7 +59,7 @@ class TableEvents(EventForm):
         )
 
     def bookmark(self, obj: JsonObject) -> bytes:
-        # It is a row of an object without a name, as in Kubernetes.
+        # A bookmark is the row of an object without a name, as in Kubernetes.
         return self.stored(msgspec.json.encode({**obj, "metadata": {"name": "", **obj["metadata"]}}), 0)
 
 

@@ -28,7 +28,7 @@ class Health(Collector):
 
     def __init__(self, live: Mapping[str, Check], ready: Mapping[str, Check]) -> None:
         self._checks: dict[str, Mapping[str, Check]] = {"healthz": live, "livez": live, "readyz": ready}
-        # By check and endpoint: the last result, and how often there was which.
+        # The last result, and the number of each result, by check and endpoint.
         self._last: dict[tuple[str, str], bool] = {}
         self._counts: dict[tuple[str, str, str], int] = {}
         self._registry = CollectorRegistry()

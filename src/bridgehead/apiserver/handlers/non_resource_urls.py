@@ -1,6 +1,6 @@
 """Answers at URLs that name no resource: health, metrics, the version, discovery, OpenAPI.
 
-As in Kubernetes, some of these pages accept any method: the handlers of kube-apiserver's path recorder. The others are
+As in Kubernetes, some of these pages accept any method: the handlers of kube-apiserver's path recorder. All others are
 web services of go-restful, which accept only GET and answer for all paths below their own.
 Source: apiserver/pkg/server/handler.go (`director`), apiserver/pkg/server/routes, kube-aggregator/pkg/apiserver.
 """

@@ -155,7 +155,7 @@ class Objects:
 
     async def delete_collection(self, request: Request, resource: Resource) -> Response:
         write, options = await self._deletion(request, resource)
-        # Only what the list of the query would show is deleted, also if it is a page.
+        # Objects that the list of the query would show are deleted, also if it is a page.
         page = await self._page(request, resource, request.query)
         for record in page.records:
             key = record.key

@@ -28,7 +28,7 @@ _SIDE_EFFECTS = ("None", "NoneOnDryRun", "Some", "Unknown")
 _WEBHOOK = {"failurePolicy": _FAIL_OR_IGNORE, "matchPolicy": _EQUIVALENT_OR_EXACT, "sideEffects": _SIDE_EFFECTS}
 _CONTAINER = {"imagePullPolicy": _PULL_POLICY, "terminationMessagePolicy": _TERMINATION_MESSAGE}
 
-# By definition (without `io.k8s.api.`) and field.
+# Values by definition (without `io.k8s.api.`) and field.
 ENUMS: dict[str, dict[str, tuple[str, ...]]] = {
     "admissionregistration.v1.MatchResources": {"matchPolicy": _EQUIVALENT_OR_EXACT},
     "admissionregistration.v1.MutatingAdmissionPolicySpec": {"failurePolicy": _FAIL_OR_IGNORE},

@@ -46,7 +46,7 @@ _PLAIN = ("", "*/*", JSON)
 # A smaller list is rendered at once, in a few milliseconds.
 _LARGE_LIST = 100
 _LARGE_LIST_BYTES = 256 * 1024
-# After so many seconds, the rendering of a long list lets other requests go on.
+# Seconds after which the rendering of a long list lets other requests go on.
 _SLICE_SECONDS = 0.005
 
 # The size of an object in protobuf, compared with its JSON, is at most about this.

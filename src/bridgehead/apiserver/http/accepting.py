@@ -1,7 +1,7 @@
 """Acceptance of connections, with a bound on those whose clients have not authenticated themselves.
 
 Each connection costs memory before its client has shown any right: about 55 KiB from its first byte to the end of its
-TLS handshake. So of the connections without an authenticated request, the oldest are closed when there are too many. A
+TLS handshake. The oldest connections without an authenticated request are therefore closed when there are too many. A
 client that does anything at all is done with its handshake long before it becomes the oldest.
 """
 
@@ -18,10 +18,10 @@ from collections.abc import Callable
 log = logging.getLogger(__name__)
 
 MAX_UNAUTHENTICATED = 2000
-# As Go's HTTP server, which counts the handshake as part of reading the headers.
+# The time of Go's HTTP server, which counts the handshake as part of reading the headers.
 _HANDSHAKE_SECONDS = 32.0
-# After so many connections, those that have been accepted get their turn. So a crowd of clients that connect at the
-# same time completes its handshakes while it is being accepted, and does not push its own first members out.
+# Number of connections after which those that have been accepted get their turn. A crowd of clients that connect at the
+# same time therefore completes its handshakes while it is being accepted, and does not push its own first members out.
 _AT_ONCE = 16
 # accept(2) also reports the network errors of a connection that waits, which are no errors of the listening socket.
 _ERRORS_OF_A_CLIENT = (

@@ -1,7 +1,7 @@
 """The CA that has issued a client's certificate: that of users or that of front proxies.
 
-OpenSSL verifies the certificate with both together, and a resumed session keeps no chain that would name the CA. So the
-certificate must be issued directly by a certificate of one of the two files; otherwise it identifies no one.
+OpenSSL verifies the certificate with both together, and a resumed session keeps no chain that would name the CA. The
+certificate must therefore be issued directly by a certificate of one of the two files; otherwise it identifies no one.
 Source: apiserver/pkg/authentication/request/headerrequest; pkg/controlplane/apiserver/options (both CAs for TLS).
 """
 

@@ -19,13 +19,13 @@ from bridgehead.apiserver.errors import bad_request
 Query = Mapping[str, str]
 QueryList = list[tuple[str, str]]
 
-# What Go's time.ParseDuration accepts.
+# Durations that Go's time.ParseDuration accepts.
 _DURATION = re.compile(r"[+-]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)")
 _SIGNED, _UNSIGNED = re.compile(r"[+-]?[0-9]+"), re.compile(r"[0-9]+")
 
 _VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
-# Below /namespaces/NAME these are subresources of the namespace, not resources in it.
+# These are subresources of the namespace below /namespaces/NAME, not resources in it.
 _NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
 
 

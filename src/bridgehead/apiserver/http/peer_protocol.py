@@ -35,12 +35,12 @@ from .uvicorn_library import HttpToolsProtocol, RequestResponseCycle
 _HEADER_SECONDS = 32.0
 MAX_HEADER_BYTES = 1024 * 1024
 # A client may send requests before it has the answers to earlier ones. uvicorn parses all of them at once, and each
-# costs 6 KiB. So bytes are parsed in pieces that end with a request's head, and none while a parsed request waits. A
-# piece has a least size, because an empty line costs no more than its bytes then. Most heads are longer.
+# costs 6 KiB. Bytes are therefore parsed in pieces that end with a request's head, and none while a parsed request
+# waits. A piece has a least size, because an empty line costs no more than its bytes then. Most heads are longer.
 _END_OF_HEAD = b"\r\n\r\n"
 _LEAST_PIECE_BYTES = 64
 _MAX_HELD_BYTES = 1024 * 1024
-# Of a request that asks for an upgrade; such requests have no body, normally.
+# Limit of the body of a request that asks for an upgrade; such requests have no body, normally.
 _MAX_TUNNEL_BODY_BYTES = 64 * 1024
 
 
@@ -86,10 +86,10 @@ class PeerProtocol(HttpToolsProtocol):
         self._header_bytes = 0
         self._header_timer: asyncio.TimerHandle | None = None
         self._asks_for_websocket = False
-        # Of a request whose upgrade is ignored: a body follows; a new parser reads the headers again.
+        # States of a request whose upgrade is ignored: a body follows; a new parser reads the headers again.
         self._awaits_body = self._is_resuming = False
         self._peer = Peer()
-        # Of a request's body; None: no request is being received.
+        # Bytes of the request's body; None: no request is being received.
         self._body_bytes: int | None = None
         self._is_upgraded = False
         # The request that is being answered, or was last.
@@ -126,7 +126,7 @@ class PeerProtocol(HttpToolsProtocol):
         self._stop_timer()
         self._hand_over()
         super().connection_lost(exc)
-        # uvicorn tells only the newest request of the client's disconnect, not the one that is being answered.
+        # uvicorn notifies only the newest request of the client's disconnect, not the one that is being answered.
         if self._answered is not None and not self._answered.response_complete:
             self._answered.disconnected = True
             self._answered.message_event.set()

@@ -21,14 +21,14 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 MAX_BODY = 3 * 1024 * 1024
 # As kube-apiserver's --request-timeout.
 _BODY_SECONDS = 60.0
-# In the scope's state: the server has received the whole body.
+# Key in the scope's state: the server has received the whole body.
 WHOLE_BODY = "whole_body"
 
-# In the scope's state of a connection that has no client certificate: its `accepting.Newcomer`.
+# Key in the scope's state of a connection that has no client certificate: its `accepting.Newcomer`.
 NEWCOMER = "newcomer"
-# In the scope's state of a connection with the certificate of a front proxy: the common name in it.
+# Key in the scope's state of a connection with the certificate of a front proxy: the common name in it.
 FRONT_PROXY = "front_proxy"
-# Until when the certificate of a connection's user is valid (seconds since the epoch).
+# Key in the scope's state: the end of the validity of a user's certificate (seconds since the epoch).
 PEER_UNTIL = "peer_until"
 
 _encode = msgspec.json.Encoder().encode

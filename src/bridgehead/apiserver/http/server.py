@@ -26,7 +26,7 @@ from .client_authorities import ClientAuthorities, ServerContext
 from .peer_protocol import PeerProtocol, takes_any, takes_none
 from .uvicorn_library import Config, Server
 
-# Between two requests; kubectl and the informers keep their connections.
+# Time between two requests; kubectl and the informers keep their connections.
 _KEEP_ALIVE_SECONDS = 120
 _SHUTDOWN_SECONDS = 2
 _MAX_WEBSOCKET_MESSAGE_BYTES = 4 * 1024 * 1024
@@ -59,8 +59,8 @@ def server_context(
 class ApiServer(Server):
     """uvicorn's server. `on_stop` ends the watches, which would otherwise keep responses open.
 
-    An application that has a method `takes_upgrade(path)` gets the upgraded connections of these paths (`tunnel`). One
-    that has a method `takes_socket(path, query)` gets other upgrades to WebSocket only where it is true.
+    An application that has a method `takes_upgrade(path)` gets the upgraded connections of these paths (`tunnel`). An
+    application that has a method `takes_socket(path, query)` gets other upgrades to WebSocket only where it is true.
     """
 
     def __init__(self, application: Any, context: ssl.SSLContext | None, on_stop: Callable[[], None]) -> None:
@@ -75,7 +75,7 @@ class ApiServer(Server):
                 http=protocol,  # type: ignore[arg-type]  # uvicorn calls it as it calls a class
                 ws=_open_socket,  # type: ignore[arg-type]  # as above
                 ws_max_size=_MAX_WEBSOCKET_MESSAGE_BYTES,
-                # A client of a stream only reads. One that reads slowly is no client that is gone.
+                # A client of a stream only reads. A client that reads slowly is not gone.
                 ws_ping_interval=None,
                 ws_per_message_deflate=False,
                 lifespan="off",

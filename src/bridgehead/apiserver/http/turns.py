@@ -1,9 +1,9 @@
 """Turns of streams: how many of them continue in one turn of the event loop.
 
 A change wakes every watch of a resource, and a stream sends as soon as its client's buffer has room. Thousands of them
-would keep the event loop from everything else for seconds: a new connection needs several turns of the loop. So the
-streams that want to send wait for each other in the order in which they came, and only as many continue in one turn as
-leave it short.
+would keep the event loop from everything else for seconds: a new connection needs several turns of the loop. The
+streams that want to send therefore wait for each other in the order in which they came, and only as many continue in
+one turn as leave it short.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-# A turn of the event loop that takes longer lets fewer streams continue in the next one, a shorter turn more. Those who
-# come while others continue are counted with the next ones, so that twice as many can work in one turn.
+# A turn of the event loop that takes longer lets fewer streams continue in the next one, a shorter turn more. Streams
+# that come while others continue are counted with the next ones, so that twice as many can work in one turn.
 _TURN_SECONDS: Final = 0.005
 _FEWEST, _FIRST, _MOST = 2, 16, 32
 

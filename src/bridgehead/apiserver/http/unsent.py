@@ -21,7 +21,7 @@ MAX_UNSENT_BYTES = 64 * 1024 * 1024
 # A client that reads nothing for so long counts as gone.
 WRITE_SECONDS = 30.0
 
-# Under TLS, a second transport has a buffer of its own (the default of asyncio and uvloop), which is not visible here.
+# A second transport under TLS has a buffer of its own (the default of asyncio and uvloop), which is not visible here.
 # TLS passes everything on until that buffer is full, so bytes that TLS itself holds come on top of a full buffer.
 _BELOW_TLS_BYTES = 64 * 1024
 
@@ -85,7 +85,7 @@ class UnsentBudget:
         self._seconds = seconds
         self._on_freed = on_freed
         self._held = 0
-        # In the order in which they began to wait. A client that reads begins anew with each piece.
+        # Connections in the order in which they began to wait. A client that reads begins anew with each piece.
         self._waiting: dict[Connection, tuple[int, str]] = {}
 
     @property

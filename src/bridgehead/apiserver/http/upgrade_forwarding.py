@@ -1,6 +1,6 @@
 """A request that upgrades its connection, passed on to another server with all bytes that follow.
 
-What one side has sent reaches the other, also when the sender leaves or ends only its direction. Source: Kubernetes
+Bytes that one side has sent reach the other, also when the sender leaves or ends only its direction. Source: Kubernetes
 apimachinery `pkg/util/proxy/upgradeaware.go`, which ends both directions with the first one.
 """
 
@@ -23,7 +23,7 @@ _MAX_REFUSAL_BYTES = 1024 * 1024
 _REFUSAL_SECONDS = 10.0
 _END_OF_HEAD = b"\r\n\r\n"
 _INTERIM = (b"HTTP/1.1 100", b"HTTP/1.1 102", b"HTTP/1.1 103")
-# For the client to end its side, after the target's end.
+# Time for the client to end its side, after the target's end.
 _LINGER_SECONDS = 10.0
 
 

@@ -20,7 +20,7 @@ class Metrics:
         self.registry = new_registry(self.requests, self.access, self.storage)
 
     async def render(self, accept: str) -> Response:
-        """Return the page. Of a busy server it has megabytes, so the worker renders it."""
+        """Return the page. A busy server's page has megabytes, so the worker renders it."""
         families = Families(self.registry.collect())  # now, because requests change the numbers meanwhile
         page, content_type = await run_long(LONG_BYTES, lambda: render(families, accept))
         return Response(200, page, content_type)

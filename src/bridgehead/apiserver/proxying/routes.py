@@ -1,4 +1,4 @@
-"""Where a request goes, and what it carries there."""
+"""Targets of proxied requests, and the headers that requests carry there."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .urls import Links
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """Where a request goes. `path` is the escaped path with the query; `tls` is used for https.
+    """Target of a request. `path` is the escaped path with the query; `tls` is used for https.
 
     `server_name`: the name in the target's certificate, "" for none. `extra_headers` replace those of the request.
     `links`: the rule for links in the response, None to leave them.

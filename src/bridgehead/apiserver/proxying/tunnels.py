@@ -14,7 +14,7 @@ from .connections import CONNECT_SECONDS, describe
 from .headers import is_valid, response_headers, upgrade_headers
 from .routes import Route, client_address
 
-# For a target to end its side after the client has left.
+# Time for a target to end its side after the client has left.
 _PATIENCE_SECONDS = 10.0
 
 

@@ -57,7 +57,7 @@ def check_quota(
 def count_quota(quota: JsonObject, objects: Mapping[str, Iterable[JsonObject]], now: float) -> JsonObject:
     """Return the status of a quota. `objects` has the objects of the namespace by the id of their resource.
 
-    Nothing is counted for resources that are not in `objects`.
+    Resources that are not in `objects` are not counted.
     """
     hard = quota.get("spec", {}).get("hard", {})
     names = {name: counted for name in hard if (counted := counted_resource(name)) in objects}

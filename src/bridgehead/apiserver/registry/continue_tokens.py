@@ -19,7 +19,7 @@ INCONSISTENT = -1
 
 
 class Position(NamedTuple):
-    """Where a page begins: after the object `after` (namespace and name), at `revision`.
+    """Start of a page: after the object `after` (namespace and name), at `revision`.
 
     `since` is the time of the list's first page, in seconds since the epoch.
     """

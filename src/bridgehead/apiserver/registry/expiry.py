@@ -66,7 +66,7 @@ async def expire_events(registry: Registry) -> None:
         try:
             await expire_once(registry)
         except StorageError as error:
-            # With a full disk the server goes on and keeps its Events.
+            # The server goes on with a full disk, and keeps its Events.
             log.warning("cannot expire events: %s", error)
 
 
@@ -80,7 +80,7 @@ async def expire_once(registry: Registry) -> None:
             await asyncio.sleep(0)
         if _is_expired(record.value, oldest):
             try:
-                # With a precondition: the Event may have occurred again by now.
+                # The deletion has a precondition: the Event may have occurred again by now.
                 options = DeleteOptions(resource_version=str(record.revision))
                 await registry.delete(Write(events, record.key.namespace, record.key.name), options)
             except ApiStatus as status:

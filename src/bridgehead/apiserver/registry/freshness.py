@@ -10,7 +10,7 @@ import asyncio
 from bridgehead.apiserver.errors import too_large_resource_version
 from bridgehead.storage import Store
 
-# How long a read waits (blockTimeout), and the time after which its client repeats it
+# Time that a read waits (blockTimeout), and the time after which its client repeats it
 # (resourceVersionTooHighRetrySeconds).
 BLOCK_SECONDS = 3.0
 RETRY_SECONDS = 1

@@ -21,7 +21,7 @@ from bridgehead.storage import Facts, Record, Store, TooOld
 from .continue_tokens import INCONSISTENT, Position, read_token, write_token
 from .list_options import EXACT, check_list_options, parse_number, parse_resource_version
 
-# How long a token is valid while there are writes (kube-apiserver's --etcd-compaction-interval).
+# Time for which a token is valid while there are writes (kube-apiserver's --etcd-compaction-interval).
 TOKEN_SECONDS = 300.0
 
 
@@ -111,7 +111,7 @@ def required_revision(resource: Resource, query: Query) -> int:
 
 
 def _is_exact(query: Query, version: int | None, limit: int) -> bool:
-    """Whether a list is of exactly one revision. Without a rule for the match, limited lists are."""
+    """Whether a list is of exactly one revision. Limited lists are, if there is no rule for the match."""
     match = query.get("resourceVersionMatch", "")
     return bool(version) and (match == EXACT or (limit > 0 and not match))
 
@@ -140,7 +140,7 @@ def list_page(store: Store, resource: Resource, info: RequestInfo, query: Query,
         records = [record for record in records if selection.matches(record.facts)]
     if limit == 0 or len(records) <= limit:
         return Page(records, revision)
-    # With a selector it is unknown, as in Kubernetes.
+    # The number is unknown with a selector, as in Kubernetes.
     remaining = len(records) - limit if selection.is_everything else None
     last = records[limit - 1].key
     token = write_token(Position(revision, (last.namespace, last.name), since))

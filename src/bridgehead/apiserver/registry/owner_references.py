@@ -27,7 +27,8 @@ def with_unique_owners(obj: JsonObject, warnings: list[str], *, is_admitted: boo
     owners = (obj.get("metadata") or {}).get(_FIELD) or ()
     if len(owners) < 2:
         return obj
-    # By their encoding: a comparison of each with all others would take minutes, of as many as fit into a request.
+    # Owners are compared by their encoding: to compare each with all others would take minutes for as many as fit into
+    # a request.
     unique: dict[bytes, JsonObject] = {}
     duplicates: list[str] = []
     for owner in owners:

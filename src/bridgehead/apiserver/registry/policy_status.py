@@ -116,7 +116,7 @@ class PolicyStatus:
 
         definition = resource.definition
         if definition is not None:
-            # Its metadata are a reference to Kubernetes' own definition.
+            # The definition's metadata are a reference to Kubernetes' own definition.
             return type_of_resource(definition.name, definition.openapi(3), self._schema.definitions)
         name = self._schema.name_of_kind(resource.group, resource.version, resource.kind)
         return type_of_resource(name, self._schema.definitions)

@@ -40,7 +40,7 @@ class QuotaUsage:
         self._registry = registry
         self._store = registry.store
         self._charges = charges
-        # By namespace and name: the resources that a quota counts.
+        # Resources that a quota counts, by its namespace and name.
         self._counted: dict[tuple[str, str], set[str]] = {}
         self._followers: dict[str, asyncio.Task[None]] = {}
         self._settling: dict[str, asyncio.TimerHandle] = {}

@@ -28,7 +28,7 @@ from bridgehead.streaming.socket_stream import SocketStream
 from .kubelet_access import CONNECT_SECONDS, KubeletAccess, kubelet_address
 from .pod_logs import MAX_TEXT_BYTES, check_log_options, refused_log, unreachable_log
 
-# Those headers of an upgrade that are the kubelet's business.
+# Headers of an upgrade that are the kubelet's business.
 _UPGRADE_HEADERS = frozenset(
     (
         b"connection",

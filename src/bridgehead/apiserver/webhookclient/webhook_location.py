@@ -1,4 +1,4 @@
-"""Where a webhook is. Pure: no I/O, no clock, no randomness.
+"""Addresses of webhooks. Pure: no I/O, no clock, no randomness.
 
 Source: admissionregistration/v1 and apiextensions/v1 `WebhookClientConfig`, apiserver/pkg/util/webhook/client.go.
 """

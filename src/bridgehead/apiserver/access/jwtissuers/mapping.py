@@ -1,4 +1,4 @@
-"""From the claims of a verified token to a user, by the names of claims or by CEL expressions.
+"""Mapping of a verified token's claims to a user, by the names of claims or by CEL expressions.
 
 Pure: no I/O, no clock, no randomness.
 Source: Kubernetes apiserver/pkg/authentication/cel, apiserver/plugin/pkg/authenticator/token/oidc/oidc.go.

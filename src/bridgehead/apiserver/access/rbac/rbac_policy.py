@@ -19,7 +19,7 @@ from bridgehead.apiserver.http.paths import RequestInfo
 from bridgehead.apiserver.http.user import User
 from bridgehead.apiserver.resources.rbac import GROUP, Rule
 
-# Of the errors in one decision, as a user may have thousands of bindings to roles that do not exist.
+# Limit of the errors in one decision, as a user may have thousands of bindings to roles that do not exist.
 _MAX_ERRORS = 10
 _ACCOUNT_PREFIX = "system:serviceaccount:"
 

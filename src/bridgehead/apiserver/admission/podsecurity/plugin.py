@@ -24,7 +24,7 @@ from .levels import DEFAULT, PREFIX, PRIVILEGED, LevelVersion, has_policy, is_re
 _MAX_PODS = 3000  # of a namespace, which are checked when its label changes
 
 _PODS, _NAMESPACES = "pods", "namespaces"
-# Where the pod template of a workload is.
+# Path of the pod template in each workload.
 _TEMPLATES: Mapping[str, tuple[str, ...]] = {
     "replicationcontrollers": ("spec", "template"),
     "podtemplates": ("template",),

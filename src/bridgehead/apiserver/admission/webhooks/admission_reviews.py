@@ -135,7 +135,7 @@ def read_answer(version: str, uid: str, review: JsonObject, *, is_mutating: bool
     elif not is_mutating:
         answer.patch = None
     elif answer.patch:
-        # In v1beta1, the type is not checked.
+        # The type is not checked in v1beta1.
         answer.patch_type = JSON_PATCH
     return answer
 

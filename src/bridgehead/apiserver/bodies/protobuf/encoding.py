@@ -268,7 +268,7 @@ def _since_epoch(text: str) -> tuple[int, int]:
 
 
 def _time(text: str) -> bytes:
-    # In protobuf, too, these times have whole seconds.
+    # These times have whole seconds in protobuf, too.
     return _SECONDS + varint(_since_epoch(text)[0])
 
 

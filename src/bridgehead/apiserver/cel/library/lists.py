@@ -61,7 +61,7 @@ def _extreme(name: str, choose: Callable[[list[Any]], Any]) -> Callable[[list[An
 
 
 def _sum(zero: Any) -> Callable[[list[Any]], Any]:
-    """Return the sum of lists whose element type has `zero`. In untyped lists, the elements decide."""
+    """Return the sum of lists whose element type has `zero`. The elements decide in untyped lists."""
 
     def run(items: list[Any]) -> Any:
         if not items:

@@ -79,7 +79,7 @@ def _address_and_zone(text: str) -> tuple[Address, bool]:
     head, _, zone = text.partition("%")
     has_zone = bool(zone) and ":" in head
     number = head if has_zone else text
-    # A long text is no address, and `ipaddress` takes long to say so.
+    # A long text is no address, and `ipaddress` takes long to find that out.
     return ipaddress.ip_address(number if len(number) <= _MOST_CHARACTERS else ""), has_zone
 
 

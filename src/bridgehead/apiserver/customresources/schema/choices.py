@@ -1,6 +1,6 @@
 """Alternatives of a schema: anyOf, oneOf, allOf, not.
 
-Of several alternatives that all fail, the errors of the one are shown of which most parts passed.
+If all alternatives fail, the errors of the one are shown of which most parts passed.
 
 Pure: no I/O, no clock, no randomness. Source: kube-openapi/pkg/validation/validate/schema_props.go.
 """

@@ -21,7 +21,7 @@ from .rule_declaration import CostTotal, validate_rule_fields, validate_rule_pro
 from .structure import MAX_DEPTH, is_too_deep, subschemas, unsupported, validate_structural
 
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")
-# Fields that may stand at the root if there is a status subresource: without them, the schema of the status says all.
+# Fields that may stand at the root if there is a status subresource: the status must be valid by its own schema alone.
 _ALLOWED_AT_ROOT = {
     "description": "Description",
     "type": "Type",
@@ -104,7 +104,7 @@ def _validate_root(schema: Field) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Context:
-    """Where in a schema a walk is.
+    """Position of a walk in a schema.
 
     `uncorrelated`: the list above whose items have no old values. `cardinality`: the most values of this schema that
     an object can have, None if it has no limit. `has_types`: rules can be compiled.

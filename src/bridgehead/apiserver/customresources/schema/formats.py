@@ -29,7 +29,7 @@ _TIME = re.compile(r"([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|([+-][0-9]{2}:
 _GO_DURATION = re.compile(r"[+-]?(0|((\d++\.?\d*+|\.\d++)(ns|us|µs|μs|ms|s|m|h))++)")
 _SCALA_DURATION = re.compile(r"\s*+(?:\d++\s*+[A-Za-zµ]++\s*+)++")
 _SCALA_UNITS = re.compile(r"\d+\s*([A-Za-zµ]+)")
-# Units of a duration: whole words, and prefixes of longer ones.
+# Units of a duration: whole names, and prefixes of longer ones.
 _UNITS = frozenset({"ns", "us", "µs", "ms", "s", "m", "h", "hr", "d", "w", "wk"})
 _UNIT_PREFIXES = ("nano", "micro", "milli", "sec", "min", "hour", "day", "week")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")

@@ -20,7 +20,7 @@ from .errors import Check, Report
 from .paths import Path, dotted
 
 _INT64 = range(-(2**63), 2**63)
-# What whole numbers may be, by format.
+# Ranges of whole numbers, by format.
 _WHOLE_RANGES = {"": _INT64, "int64": _INT64, "int32": range(-(2**31), 2**31)}
 # The formats that count, by type.
 _FORMATS = {"integer": ("int32", "int64"), "number": ("float", "double")}

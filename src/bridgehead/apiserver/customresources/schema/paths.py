@@ -8,7 +8,7 @@ from __future__ import annotations
 # The path of a value, from the inside out: (outer path, step). A step is a field, a map's key, or an index of a list.
 Path = tuple["Path", str | int] | None
 
-# What Go prints for a path that does not exist. Errors that no field has are shown with it.
+# Go's text for a path that does not exist. Errors that no field has are shown with it.
 NO_FIELD = "<nil>"
 
 

@@ -1,4 +1,4 @@
-"""Which old value a part of an object had before an update, and whether it changed.
+"""Values that parts of an object had before an update, and whether they changed.
 
 Fields and values of maps are correlated by name, items of lists by their keys; items of other lists are not correlated.
 

@@ -28,7 +28,7 @@ from .paths import Path, dotted
 from .patterns import compile_pattern
 from .ratcheting import ABSENT, correlation, is_unchanged
 
-# What is checked of values of one type: parts that pass at once, and steps that may fail.
+# Checks of values of one type: parts that pass at once, and steps that may fail.
 Plan = tuple[int, tuple[Check, ...]]
 
 _NONE: type = type(None)
@@ -86,7 +86,7 @@ def validate_value(check: Check, value: Any, old: Any, node: Node, path: str = "
     errors = Report()
     check(value, ABSENT, None, errors)
     if errors and old is not ABSENT:
-        # Only here are old values looked up, so that a valid object costs nothing more.
+        # Old values are looked up only here, so that a valid object costs nothing more.
         if is_unchanged(node, old, value):
             return []
         errors = Report()

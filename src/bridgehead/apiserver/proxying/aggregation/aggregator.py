@@ -45,7 +45,8 @@ from .server_transport import Transport, user_headers
 log = logging.getLogger(__name__)
 
 RESOURCE = apiservices.RESOURCE
-# An aggregated API may fail without any change of an object. Also the time after which its documents are fetched again.
+# Time after which an aggregated API, which may fail without any change of an object, is checked again, and its
+# documents are fetched again.
 _RECHECK_SECONDS = 30.0
 _FIRST_RETRY_SECONDS = 0.25
 _OPENAPI_3 = "/openapi/v3"

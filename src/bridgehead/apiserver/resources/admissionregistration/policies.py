@@ -22,7 +22,7 @@ _MOST_AUDIT_ANNOTATIONS = 20
 _MOST_ANNOTATION_BYTES = 5 * 1024
 _NEWLINE = re.compile(r"[\n\r]")
 _NOTHING_TO_DO = "validations or auditAnnotations must contain at least one item"
-# By patch type: the field of the expression, and the type of its value.
+# Field of the expression, and the type of its value, by patch type.
 PATCHES = {"ApplyConfiguration": ("applyConfiguration", "Object"), "JSONPatch": ("jsonPatch", "list(JSONPatch)")}
 
 

@@ -65,7 +65,7 @@ class HorizontalPodAutoscalerStrategy(StatusStrategy):
             for name in ("currentReplicas", "desiredReplicas"):
                 obj.at("status").at(name).must_not_be_negative()
             return
-        # What was accepted by an earlier version stays valid.
+        # Values that an earlier version accepted stay valid.
         if at(obj.value, "spec", "scaleTargetRef", "kind") != at(old, "spec", "scaleTargetRef", "kind"):
             _validate_target_version(obj)
         if Field(old).must_obey(_validate_object_versions):

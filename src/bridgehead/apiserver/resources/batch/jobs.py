@@ -168,7 +168,7 @@ def _fixed(spec: JsonObject, may_reschedule: bool) -> JsonObject:
     for kind in ("containers", "initContainers"):
         if kind in pod:
             pod[kind] = [{k: v for k, v in container.items() if k != "resources"} for container in pod[kind]]
-    # Of the affinity, only that for nodes may change.
+    # The node affinity may change, unlike the rest of the affinity.
     affinity = {name: value for name, value in pod.pop("affinity", {}).items() if name != "nodeAffinity"}
     metadata = {k: v for k, v in template.get("metadata", {}).items() if k not in ("labels", "annotations")}
     return {"metadata": metadata, "spec": {**pod, "affinity": affinity}}

@@ -45,7 +45,7 @@ def validate_items(
 ) -> None:
     """Validate a list of at most `limit` items (None: any number). With a `key`, items must be unique by it.
 
-    Of a list that is too long, no item is looked at.
+    The items of a list that is too long are not looked at.
     """
     if limit is not None and not items.must_have_at_most(limit):
         return

@@ -18,7 +18,7 @@ from bridgehead.objects.names import check_dns1123_label, check_dns1123_subdomai
 from .pod_containers import visit_containers
 
 _SOURCES = ("resourceClaimName", "resourceClaimTemplateName")
-# How many names of claims an error lists, and how much of each: more than a valid one has.
+# Number of claims' names that an error lists, and characters of each: more than a valid one has.
 _MAX_NAMES = 16
 _MAX_NAME = 64
 _REQUEST = ("containerName", "resourceName", "requestName")

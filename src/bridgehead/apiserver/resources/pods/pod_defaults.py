@@ -31,7 +31,7 @@ _DIGEST = re.compile("[0-9a-f]{64}")  # no name, because it looks like one
 _FILE_MODE = 0o644
 _TOKEN_SECONDS = 3600
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
-# Of volumes of storage systems outside of the cluster.
+# Defaults of volumes of storage systems outside of the cluster.
 _SOURCE_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "iscsi": {"iscsiInterface": "default", "lun": 0},
     "rbd": {"pool": "rbd", "user": "admin", "keyring": "/etc/ceph/keyring"},
@@ -131,7 +131,7 @@ def _set_container_defaults(container: JsonObject) -> None:
 def pull_policy_for(image: str) -> str:
     """Return the default pull policy: Always for the tag `latest`, explicit or implied, because it can move.
 
-    What is no reference of an image has no tag.
+    A text that is no reference of an image has no tag.
     """
     found = _REFERENCE.fullmatch(image)
     if found is None or _DIGEST.fullmatch(image):

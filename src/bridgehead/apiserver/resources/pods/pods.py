@@ -81,7 +81,7 @@ class PodStrategy(Strategy):
             validate_annotation_changes(annotations, before)
             validate_status_update(obj, old)
             return
-        # What is stored may break a rule that came later. It must still lose its finalizers.
+        # A stored pod may break a rule that came later. It must still lose its finalizers.
         is_same = spec.value == spec_before and annotations.value == before
         if subresource != "binding" and not is_same:
             validate_pod(obj)

@@ -34,14 +34,14 @@ _HOST_PATH_TYPES = (
     "Socket",
 )
 _DOWNWARD_FIELDS = ("metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid")
-# In the order of Kubernetes' `validateVolumeSource`: the first one given is the volume's type.
+# Types of volumes in the order of Kubernetes' `validateVolumeSource`: the first one given is the volume's type.
 _SOURCES = (
     *("emptyDir", "hostPath", "gitRepo", "gcePersistentDisk", "awsElasticBlockStore", "secret", "nfs", "iscsi"),
     *("glusterfs", "flocker", "persistentVolumeClaim", "rbd", "cinder", "cephfs", "quobyte", "downwardAPI", "fc"),
     *("flexVolume", "configMap", "azureFile", "vsphereVolume", "photonPersistentDisk", "portworxVolume", "azureDisk"),
     *("storageos", "projected", "scaleIO", "csi", "ephemeral", "image"),
 )
-# Of a claim that is made for a volume, only labels and annotations are taken from its template.
+# Metadata that a claim for a volume does not take from its template, unlike labels and annotations.
 _OWN_METADATA = (
     *("name", "generateName", "namespace", "selfLink", "uid", "resourceVersion", "generation", "creationTimestamp"),
     *("deletionTimestamp", "deletionGracePeriodSeconds", "ownerReferences", "finalizers", "managedFields"),

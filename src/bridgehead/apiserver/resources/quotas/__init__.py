@@ -3,7 +3,7 @@
     resourcequotas    the entry of ResourceQuota, its rules and columns
     limitranges       the entry of LimitRange, its defaults, rules and columns
 
-What quotas count, and what admission does with both kinds, is in `apiserver/quotas`.
+`apiserver/quotas` has what quotas count, and what admission does with both kinds.
 """
 
 from .limitranges import RESOURCE as LIMIT_RANGES

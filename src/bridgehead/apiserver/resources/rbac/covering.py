@@ -15,7 +15,7 @@ from itertools import product
 
 from .rules import ALL, Rule, url_includes
 
-# Comparisons of one rule with another, of a microsecond each. What is not compared by then counts as missing.
+# Comparisons of one rule with another, of a microsecond each. Rules that are not compared by then count as missing.
 MAX_COMPARISONS = 500_000
 MAX_MISSING = 1000
 

@@ -28,7 +28,7 @@ def reconciled(existing: JsonObject, expected: JsonObject) -> JsonObject:
     """Return `existing` with what it lacks of `expected`; equal to `existing` if it lacks nothing."""
     metadata = dict(existing["metadata"])
     for key in ("annotations", "labels"):
-        # What a user has set stays.
+        # Values that a user has set stay.
         metadata[key] = {**expected["metadata"].get(key, {}), **metadata.get(key, {})}
     new = {**existing, "metadata": metadata}
     if expected.get("rules") and existing.get("rules") != expected["rules"]:

@@ -2,8 +2,8 @@
 
 A range has two bands (KEP-3070, KEP-3668). A Service that asks for no value gets a random one from the upper band, so
 that the lower band stays free for explicit values such as 10.96.0.10; when the upper band is full, the lower one is
-used. There is no allocator state: a value is taken if the store has a claim on it. So a restart has nothing to rebuild,
-and several API servers need no coordination. `service_ranges` has the ranges of the cluster. Called by
+used. There is no allocator state: a value is taken if the store has a claim on it. A restart therefore has nothing to
+rebuild, and several API servers need no coordination. `service_ranges` has the ranges of the cluster. Called by
 `services.ServiceStrategy`.
 """
 
@@ -77,7 +77,7 @@ class AddressRange:
         self._network: IPv4Network | IPv6Network = ip_network(cidr)
         self.family = IPV4 if self._network.version == 4 else IPV6
         self._first = int(self._network.network_address) + 1
-        # The last address of an IPv4 range is the broadcast address. Of an IPv6 range at most 2^64 addresses are used.
+        # The last address of an IPv4 range is the broadcast address. At most 2^64 addresses of an IPv6 range are used.
         last = int(self._network.broadcast_address) - (1 if self.family == IPV4 else 0)
         self._last = min(last, self._first + 2**64)
         if self._last < self._first:
@@ -205,7 +205,7 @@ class _PortAllocation:
         self._is_claimed = is_claimed
         self._random = random
         self._taken: set[str] = set()
-        # What is chosen must not be a port that the Service asks for elsewhere.
+        # The chosen port must not be one that the Service asks for elsewhere.
         wanted = [port.get("nodePort", 0) for port in spec.get("ports", ())] + [spec.get("healthCheckNodePort", 0)]
         self._wanted = {port_claim(port) for port in wanted}
 

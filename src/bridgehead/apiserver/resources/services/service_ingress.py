@@ -1,7 +1,7 @@
 """Validation of load balancer addresses in a Service's spec and status.
 
-Every proxy accepts traffic for the addresses in `status.loadBalancer`, on every node. So this is stricter than
-Kubernetes: addresses that would capture a node's own traffic or another Service's are refused (CVE-2020-8554).
+Every proxy accepts traffic for the addresses in `status.loadBalancer`, on every node. This check is therefore stricter
+than Kubernetes: addresses that would capture a node's own traffic or another Service's are refused (CVE-2020-8554).
 `admission.node_addresses` refuses addresses of nodes, for which it needs the store. Addresses that are already stored
 are not checked again. Pure: no I/O, no clock, no randomness.
 """

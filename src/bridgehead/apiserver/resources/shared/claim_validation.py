@@ -14,7 +14,7 @@ from .metadata_validation import validate_label_selector
 from .quantity_rules import validate_quantity, warn_of_fractional_bytes
 from .storage_rules import VOLUME_MODES, validate_access_modes, validate_class_name, validate_positive_quantity
 
-# How Kubernetes shows a path of a field where it means the field's value.
+# Value in errors in which Kubernetes shows the path of a field instead of the field's value.
 _A_PATH: JsonObject = {}
 
 

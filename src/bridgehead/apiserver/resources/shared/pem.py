@@ -90,7 +90,7 @@ def _compare(certificate: bytes, key: bytes) -> str:
     except (ValueError, UnsupportedAlgorithm, x509.InvalidVersion):
         return "x509: malformed certificate"
     try:
-        # Only its public part counts. To check the primes of a large key takes a second.
+        # Its public part is all that counts. A check of a large key's primes takes a second.
         given = serialization.load_pem_private_key(key, None, unsafe_skip_rsa_key_validation=True).public_key()
     except (TypeError, ValueError, UnsupportedAlgorithm):  # TypeError: it needs a password
         return "tls: failed to parse private key"

@@ -63,7 +63,7 @@ class PersistentVolumeClaimStrategy(StatusStrategy):
 def _set_sources(spec: JsonObject, before: JsonObject) -> None:
     """Set `dataSource` from `dataSourceRef` or the reverse, which mean the same within a namespace.
 
-    What older versions ignored is dropped: other sources than claims and snapshots in the older field. References to
+    Sources that older versions ignored are dropped: all but claims and snapshots in the older field. References to
     other namespaces need a feature gate that is off.
     """
     if "dataSourceRef" not in before and spec.get("dataSourceRef", {}).get("namespace"):

@@ -70,7 +70,7 @@ class PersistentVolumeStrategy(StatusStrategy):
 
     def prepare_update(self, obj: JsonObject, old: JsonObject, subresource: str) -> None:
         super().prepare_update(obj, old, subresource)
-        # Of a changed phase, admission sets the time.
+        # Admission sets the time of a changed phase.
         status, before = obj.setdefault("status", {}), old.get("status", {})
         if (
             subresource == "status"

@@ -22,7 +22,7 @@ from .workload_strategy import WorkloadStrategy
 
 
 class ReplicaSetStrategy(WorkloadStrategy):
-    kind = "deployment"  # Kubernetes' texts say "deployment" for both
+    kind = "deployment"  # Kubernetes' texts have "deployment" for both
     names_pods = True
     status_counts = (
         *("replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas"),

@@ -32,14 +32,14 @@ class WorkloadStrategy(StatusStrategy):
 
     kind = ""
     owner = "ReplicaSet"
-    # Whether it must have a selector. One that is there has to select the template anyway.
+    # Whether it must have a selector. A selector that is there has to select the template anyway.
     needs_selector = True
     # Whether the names of its pods begin with its own.
     names_pods = False
     # The numbers of its status that may not be negative, and those that may not be more than its replicas.
     status_counts: tuple[str, ...] = ()
     status_parts: tuple[str, ...] = ()
-    # How the error about too many available replicas names the ready ones.
+    # Name of the ready replicas in the error about too many available ones.
     ready_replicas = "readyReplicas"
     validates_status_writes = False
 
