@@ -1,4 +1,4 @@
-"""Checks of wording: docstrings, `--help` and names in plain technical English.
+"""Checks of wording: docstrings, comments, `--help` and names in plain technical English.
 
 `python -m tests.wording PATH...` prints every violation below these paths, one per line. The rules: docs/glossary.md
 names the few terms of this project's own; everything else uses the words of Kubernetes, the kernel and the RFCs.
@@ -45,24 +45,27 @@ NAME_ONLY = {
 PRIVATE_IN = {"proxy": {"inside": "cluster_backends"}}
 
 OPENERS = re.compile(
-    r"(And|But|Or|Nor|So|Yet|It|Its|It's|They|Their|Them|He|She|We|Who|Whoever|Whose|Whom|What|Whatever|How|Nobody|Somebody|Everybody|Nothing|"
+    r"(And|But|Or|Nor|So|Yet|He|She|We|Who|Whoever|Whose|Whom|What|Whatever|How|Nobody|Somebody|Everybody|Nothing|"
     r"The same|The others|One after|The former|The latter)\b(?! (?:hundred|or more|per)\b)"
 )
-# "This", "That", "These" and "Those" are fine before a noun, not as a subject alone.
+# These are fine before a noun, not as a subject alone. "It", "This" and "They" may begin a sentence: their noun has
+# just been named.
 BARE_DEMONSTRATIVE = re.compile(
-    r"(This|That|These|Those|One|Both|None|Others|Another)\s+"
+    r"(That|Those|One|Both|None|Others|Another)\s+"
     r"(is|are|was|were|has|have|had|can|may|must|might|could|should|would|will|does|do|did|who|which|whose|that|keeps?|takes?|gives?|makes?|goes|go|needs?|"
     r"holds?|runs?|comes?|leaves?|of|in|for|with|without|to|from|by|after|before|where|when|at|on)\b"
 )
 
-# Openers where a sentence or a docstring begins.
-FIRST_WORDS = re.compile(rf'(?:"""|[.!?])[\s\\]*(?:{OPENERS.pattern}|{BARE_DEMONSTRATIVE.pattern})')
+# Openers where a sentence, a docstring or a comment begins.
+FIRST_WORDS = re.compile(rf'(?:"""|[.!?#])[\s\\#]*(?:{OPENERS.pattern}|{BARE_DEMONSTRATIVE.pattern})')
 
 # All that is no code in formatted source: a possible docstring (a line begins with it), comments, strings.
 NO_CODE = re.compile(
-    r'^[ \t]*r?(""".*?)"""|#[^\n]*|"""(?:\\.|.)*?"""|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'',
+    r'^[ \t]*r?(?P<docstring>""".*?)"""|^[ \t]*(?P<lines>#[^\n]*(?:\n[ \t]*#[^\n]*)*)|(?P<comment>#[^\n]*)|'
+    r'"""(?:\\.|.)*?"""|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'',
     re.DOTALL | re.MULTILINE,
 )
+LINE_OF_COMMENT = re.compile(r"^[ \t]*#+ ?|\n[ \t]*#+ ?")
 
 WORD_OF_NAME = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
@@ -105,14 +108,28 @@ def terms_of(text: str) -> set[str]:
 
 
 def may_have_violations(source: str, private: dict[str, str]) -> bool:
-    """Return whether formatted source may break a rule: few modules need to be parsed, which takes long, for more."""
-    if private.keys().isdisjoint(terms_of(source)) and not FIRST_WORDS.search(source):
-        return False
-    docstrings = NO_CODE.findall(source)
-    if FIRST_WORDS.search("".join(text.partition("\n\n")[0] for text in docstrings)):
+    """Return whether formatted source may break a rule: a closer look, which takes long, is for few modules."""
+    return not private.keys().isdisjoint(terms_of(source)) or FIRST_WORDS.search(source) is not None
+
+
+def needs_parsing(source: str, private: dict[str, str]) -> bool:
+    """Return whether docstrings or names of formatted source may break a rule."""
+    prose = [docstring for match in NO_CODE.finditer(source) if (docstring := match["docstring"])]
+    if FIRST_WORDS.search("".join(text.partition("\n\n")[0] for text in prose)):
         return True
-    names, prose = terms_of(NO_CODE.sub("", source)), terms_of(" ".join(docstrings))
-    return not (private.keys().isdisjoint(names) and PRIVATE_WORDS.keys().isdisjoint(prose))
+    names = terms_of(NO_CODE.sub("", source))
+    return not (private.keys().isdisjoint(names) and PRIVATE_WORDS.keys().isdisjoint(terms_of(" ".join(prose))))
+
+
+def violations_of_comments(source: str) -> Iterator[tuple[int, str]]:
+    """Yield violations in comments: of sentences in those that have lines of their own, of words in the others."""
+    for match in NO_CODE.finditer(source):
+        text, check = match["lines"], violations_of_sentence
+        if text is None:
+            text, check = match["comment"], private_words
+        for sentence in sentences(LINE_OF_COMMENT.sub(" ", text or "")):
+            for violation in check(sentence):
+                yield source.count("\n", 0, match.start()) + 1, violation
 
 
 def docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
@@ -142,6 +159,9 @@ def violations_of_module(path: Path) -> Iterator[tuple[int, str]]:
         yield 1, f"file {violation}"
     source = path.read_text()
     if not may_have_violations(source, private):
+        return
+    yield from violations_of_comments(source)
+    if not needs_parsing(source, private):
         return
     tree = ast.parse(source)
     for line, text in docstrings(tree):

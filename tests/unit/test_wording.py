@@ -1,4 +1,4 @@
-"""Plain technical English in docstrings, names and `--help`; the rules are in tests/wording.py."""
+"""Plain technical English in docstrings, comments, names and `--help`; the rules are in tests/wording.py."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PACKAGES = sorted(path for path in SOURCE.iterdir() if path.suffix == ".py" or (
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda path: path.name)
-def test_docstrings_and_names_follow_the_wording_rules(package: Path) -> None:
+def test_sources_follow_the_wording_rules(package: Path) -> None:
     assert [
         f"{module.relative_to(SOURCE)}:{line}: {violation}"
         for module in modules_below(package)
@@ -82,6 +82,9 @@ def test_violations_are_found(sentence: str) -> None:
         "This node's primary address.",
         "One table per address family.",
         "Return the Service's external addresses.",
+        "It is repaired, and its name stays.",
+        "They are sorted.",
+        "This is the default.",
     ],
 )
 def test_plain_sentences_are_accepted(sentence: str) -> None:
@@ -100,16 +103,25 @@ def test_private_words_are_found_in_every_paragraph(tmp_path: Path) -> None:
     ("source", "line"),
     [
         ('"""And a module."""\n', 1),
-        ('"""A module.\n\nFine. It is fine.\n"""\n\n\nclass A:\n    """Plain `a`. This is not."""\n', 8),
+        ('"""A module.\n\nFine. It is fine.\n"""\n\n\nclass A:\n    """Plain `a`. Those are not."""\n', 8),
         ('async def a():\n    if 1:\n\n        def b():\n            r"""\n            Nothing.\n            """\n', 5),
         ("try:\n    a = 1\nexcept ValueError as told:\n    told = 2\n", 4),
         ("def a(b, *, is_told): ...\n", 1),
+        ("a = 1  # fine\n# It is fine, and\n# long. What is not.\nb = 2\n", 2),
+        ("def a():\n    # Fine\n    b = 1\n    # So be it.\n", 4),
+        ("a = '#'  # as it was told\n", 1),
     ],
 )
 def test_violations_in_modules_are_found(tmp_path: Path, source: str, line: int) -> None:
     module = tmp_path / "module.py"
     module.write_text(source)
     assert [at for at, _ in violations_of_module(module)] == [line]
+
+
+def test_trailing_comments_may_begin_with_any_word(tmp_path: Path) -> None:
+    module = tmp_path / "module.py"
+    module.write_text("a = '# And.'  # So be it. What is it?\n# of what is `told`\n")
+    assert list(violations_of_module(module)) == []
 
 
 @pytest.mark.parametrize(("name", "is_refused"), [("is_told", True), ("Place", True), ("address_port", False)])
