@@ -1,6 +1,6 @@
 """The first process of a node's PID namespace, which builds the node's root file system and then only sleeps.
 
-The node's kubelet, its runtime and the pods are forked into that PID namespace. So a pod with hostPID sees the
+The node's kubelet, its runtime and the pods are forked into that PID namespace. A pod with hostPID therefore sees the
 processes of its node, but neither the other nodes' nor the API server, whose socket on the host's loopback would be a
 way out, nor a path like /proc/1/root to the cluster's keys.
 """

@@ -273,8 +273,8 @@ def make_state_directories(files: LabFiles, owner: Sequence[int] | None) -> None
     """Create the directories of the state; those that the lab writes to belong to `owner` (user, group), root of the
     lab.
 
-    The lab can only read the files that the commands outside write, and use as the machine's root. So the state
-    directory belongs to the caller, and the lab's group can only pass through it.
+    The lab can only read the files that the commands outside write, and use as the machine's root. The state directory
+    therefore belongs to the caller, and the lab's group can only pass through it.
     """
     for directory in (files.root, files.pki, files.images, *files.written_inside):
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)

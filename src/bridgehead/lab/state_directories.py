@@ -1,7 +1,7 @@
 """State directories of labs, and which labs run.
 
-A lab runs exactly as long as its first process holds the lock of its state directory. So a lab that was killed counts
-as stopped without any cleanup.
+A lab runs exactly as long as its first process holds the lock of its state directory. A lab that was killed therefore
+counts as stopped without any cleanup.
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ class NetlinkSocket(Closable):
     def transact_in_parts(self, subsystem: int, requests: Iterable[Request]) -> None:
         """Have a subsystem do requests, any number of them, in as many transactions as the send buffer makes necessary.
 
-        Raises OSError for the first request that is rejected. Those of earlier transactions are done nevertheless.
+        Raises OSError for the first request that is rejected. Requests of earlier transactions are done nevertheless.
         """
         for chunk in _chunks(requests):
             self.transact(subsystem, chunk)

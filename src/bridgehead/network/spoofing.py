@@ -1,9 +1,9 @@
 """A table of nf_tables that drops packets of pods with foreign source addresses.
 
 The container runtime has it on each node. A pod's end of its veth pair belongs to the pod, which may give it any
-address (with NET_ADMIN; docs/security.md has the limit) or send raw packets (with NET_RAW). So the node checks each
-packet that comes in by its own end: the source has to be an address that the node routes to that very interface. The
-interfaces are those of the link group `POD_GROUP` (IFLA_GROUP, given when the pair is made), so a new pod changes
+address (with NET_ADMIN; docs/security.md has the limit) or send raw packets (with NET_RAW). The node therefore checks
+each packet that comes in by its own end: the source has to be an address that the node routes to that very interface.
+The interfaces are those of the link group `POD_GROUP` (IFLA_GROUP, given when the pair is made), so a new pod changes
 nothing here. In nft's syntax:
 
     table inet bridgehead-pods {                        # flags owner

@@ -6,8 +6,8 @@ balancer gave it or the pod that has it as a host port, else to the older one; t
 port or host port comes before all claims of its number at an address of the node.
 
 Backends keep their index where possible: a new backend takes the index of one that left, and the last backend moves to
-an index that remains free. So a renderer that numbers backends changes only as many elements as there are changed
-backends, whatever the size of the Frontend.
+an index that remains free. A renderer that numbers backends therefore changes only as many elements as there are
+changed backends, whatever the size of the Frontend.
 
 Pure: no I/O, no clock, no randomness.
 """

@@ -1,9 +1,9 @@
 """Compile the host ports of this node's pods to Frontends.
 
 A `hostPort` of a container is an address of the node that leads to one pod. It is a Frontend like a node port, with one
-more for 127.0.0.1, where node ports do not answer; with a `hostIP`, it is one like an external IP. So every proxy mode
-programs it without further rules. Elsewhere, the CNI plug-in `portmap` does this, whose behaviour is the model:
-connections from 127.0.0.1 and of a pod to itself are masqueraded, all others keep the client's address.
+more for 127.0.0.1, where node ports do not answer; with a `hostIP`, it is one like an external IP. Every proxy mode
+therefore programs it without further rules. Elsewhere, the CNI plug-in `portmap` does this, whose behaviour is the
+model: connections from 127.0.0.1 and of a pod to itself are masqueraded, all others keep the client's address.
 
 Pure: no I/O, no clock, no randomness.
 """

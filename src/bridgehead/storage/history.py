@@ -1,7 +1,7 @@
 """The newest changes of a store, and the watches that read them.
 
-All watches of a resource read one shared log and hold only their position in it. So the cost of a change does not
-depend on the number of watches, and a reader that never reads costs no memory: it gets `Overflow` once the log has
+All watches of a resource read one shared log and hold only their position in it. The cost of a change therefore does
+not depend on the number of watches, and a reader that never reads costs no memory: it gets `Overflow` once the log has
 dropped changes that it has not read. Used on the event loop only.
 """
 

@@ -90,8 +90,8 @@ def decode_exact(body: bytes, shape: Shape) -> JsonObject | None:
 def exact_type(shape: StructShape, within: frozenset[StructShape] = frozenset()) -> Any:
     """Return a type whose values conform to a shape as they are; not all values that do are of this type.
 
-    `within` are the structs around the shape. What a struct has of itself is left to `shapes`. A type is stored when it
-    is complete, since other threads may compile at the same time.
+    `within` are the structs around the shape. Structs that contain themselves are left to `shapes`. A type is stored
+    when it is complete, since other threads may compile at the same time.
     """
     if shape in within:
         return _NOTHING

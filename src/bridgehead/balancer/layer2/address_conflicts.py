@@ -1,4 +1,4 @@
-"""Conflicts: other machines claim addresses that this node holds. Which are reported, and which are answered.
+"""Conflicts: other machines claim addresses that this node holds. Decides which are reported, and which are answered.
 
 A claim is answered at once and reported when it is repeated: nodes that find each other again after a split of the
 network claim each other's addresses for a moment.

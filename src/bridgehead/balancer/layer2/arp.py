@@ -17,7 +17,7 @@ BROADCAST: Final = b"\xff" * ETH_ALEN
 _FRAME: Final = struct.Struct("!6s6s8sH6s4s6s4s")
 _IPV4_PROTOCOL: Final = 0x0800
 _IPV4_BYTES: Final = 4
-# From the type in Ethernet's header to the lengths in that of ARP.
+# Bytes from the type in Ethernet's header to the lengths in that of ARP.
 _IPV4_ON_ETHERNET: Final = struct.pack("!HHHBB", ETH_P_ARP, ARPHRD_ETHER, _IPV4_PROTOCOL, ETH_ALEN, _IPV4_BYTES)
 _NO_MAC: Final = bytes(ETH_ALEN)
 _NO_ADDRESS: Final = bytes(_IPV4_BYTES)

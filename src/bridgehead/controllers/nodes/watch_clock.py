@@ -1,10 +1,10 @@
 """A clock that advances only while this process receives the nodes' heartbeats. Silent nodes are judged by this clock.
 
 Every few seconds the process writes a Lease of its own and waits until the watch of the nodes' Leases returns it. Only
-the time between two such echoes counts, and of each interval no more than its usual length. So a node is not blamed for
-time in which the API server accepted no writes or answered late, in which the watch hung, or in which this process was
-stopped or its machine suspended. A watch delivers in order, so everything that nodes wrote before an echo is known when
-the echo arrives.
+the time between two such echoes counts, and of each interval no more than its usual length. A node is therefore not
+blamed for time in which the API server accepted no writes or answered late, in which the watch hung, or in which this
+process was stopped or its machine suspended. A watch delivers in order, so everything that nodes wrote before an echo
+is known when the echo arrives.
 
 The manager creates one for the node controllers.
 """

@@ -1,8 +1,8 @@
 """The filters of all nodes for one pod, with regard to the pods that are nominated to a node.
 
-Room is made on a node for a nominated pod, which runs there only once its victims have ended, and maybe never. So a
-node has to fit a pod twice: with the pods that are nominated to it, and without them, as a nominated pod may not be
-what the pod's affinity needs. Called by `scheduler`, `placement` and, through `scheduler`, by `preemption`.
+Room is made on a node for a nominated pod, which runs there only once its victims have ended, and maybe never. A node
+therefore has to fit a pod twice: with the pods that are nominated to it, and without them, as a nominated pod may not
+be what the pod's affinity needs. Called by `scheduler`, `placement` and, through `scheduler`, by `preemption`.
 
 Pure: no I/O, no clock, no randomness. Source: kube-scheduler's `RunFilterPluginsWithNominatedPods` (v1.36).
 """

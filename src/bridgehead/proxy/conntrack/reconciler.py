@@ -61,9 +61,9 @@ class Flows(Protocol):
 class Allowance:
     """The CPU time for scans: a share of the time that passes, of which some may be saved.
 
-    Clients of a removed backend send into the void until the scan. So a scan must start at once also in a rolling
-    update, where one backend leaves after the other; a pause in proportion to the last scan would delay it most on the
-    nodes with most flows. Times are seconds, `now` of any one clock.
+    Clients of a removed backend send into the void until the scan. A scan must therefore start at once also in a
+    rolling update, where one backend leaves after the other; a pause in proportion to the last scan would delay it most
+    on the nodes with most flows. Times are seconds, `now` of any one clock.
     """
 
     def __init__(self, now: float, share: float = _SHARE, saved: float = _SAVED_SECONDS) -> None:

@@ -78,7 +78,8 @@ class Transaction:
 
         1. Each chain gets its rules at once, chains before those that refer to them.
         2. Frontends that only gain elements: their endpoints first, their elements in `services` last.
-        3. Each other Frontend as a whole. One that is heavier than `limit` is split: new and replaced endpoints, then
+        3. Each other Frontend as a whole. A Frontend that is heavier than `limit` is split: new and replaced endpoints,
+        then
            its element in `services`, then endpoints that it loses.
         4. New cluster IPs, whose undefined ports are rejected from then on; then those that are removed.
         5. Chains, maps and tables that are not used any more.

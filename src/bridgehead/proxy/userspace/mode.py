@@ -1,7 +1,7 @@
 """The userspace mode: keeps listeners, and the rules that lead to them, equal to the Frontends. `agent.py` drives it.
 
 The rules are those of the nftables mode with tables of their own, in which each Frontend has one backend: its listener.
-So a change of backends changes nothing in the kernel.
+A change of backends therefore changes nothing in the kernel.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import pytest
 from bridgehead.apiserver.resource import Resource
 from tests.unit.apiserver.world import World, open_world
 
-# Of each verb: the method, and whether its path has a name.
+# The method of each verb, and whether its path has a name.
 VERBS = {
     "create": ("POST", False),
     "deletecollection": ("DELETE", False),

@@ -190,7 +190,7 @@ def test_webhooks_that_nobody_answers_block_every_change():
     assert unanswered([configuration(METALLB)], [slice_(NAME)]) == {}, "this process answers"
     assert unanswered([configuration(METALLB, policy="Ignore")], []) == {}
     assert unanswered([configuration(("default", "mine"))], []) == {}
-    # Neither may this process change a configuration of another name, nor has it a certificate for other namespaces.
+    # This process may not change a configuration of another name, and has no certificate for other namespaces.
     assert unanswered([configuration(METALLB, name="a")], [slice_(NAME)]) == {"a": METALLB}
     elsewhere = ObjectKey("default", METALLB.name)
     assert unanswered([configuration(elsewhere)], []) == {name: elsewhere}

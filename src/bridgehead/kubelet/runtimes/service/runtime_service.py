@@ -1,6 +1,7 @@
 """The runtime service: the sandboxes, containers and images of one node, and the operations on them (after the CRI).
 
-`kubelet_connections` calls it. What has to wait for a process is a coroutine (see `coroutines`). Nothing here blocks.
+`kubelet_connections` calls it. Calls that have to wait for a process are coroutines (see `coroutines`). Nothing here
+blocks.
 """
 
 from __future__ import annotations
