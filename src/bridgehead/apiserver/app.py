@@ -71,7 +71,7 @@ from .streams.pod_streams import PodStreams
 
 log = logging.getLogger(__name__)
 
-# After these, the path may be one that nobody else asks for.
+# Answers to a path that may be one that nobody else asks for.
 _UNKNOWN_CODES = (403, 404, 405)
 _READING = frozenset({"get", "list", "watch", "head", "options"})
 _APPLY = APPLY_PATCH.encode()

@@ -33,9 +33,9 @@ EXPONENT_FROM = 1e21  # encoding/json writes floats from here on with an exponen
 JsonPath = tuple[Any, Any, str] | None
 _FIELD, _INDEX, _MAP_KEY = "field", "index", "key"
 
-# How values are owned: as one, by field or key, by element key, by element value, or as their JSON type suggests.
+# Kinds of ownership of values: as one, by field or key, by element key, by element value, or as the JSON type suggests.
 LEAF, MAP, KEYED, SET, DEDUCED = range(5)
-# What values an applied configuration may have: those of a JSON type, any scalar, or anything.
+# Forms of values in an applied configuration: those of a JSON type, any scalar, or anything.
 NUMERIC, STRING, BOOLEAN, SCALAR, OBJECT, LIST, ANY = "numeric", "string", "boolean", "scalar", "object", "list", "any"
 
 NO_FIELDS: frozenset[str] = frozenset()
@@ -99,7 +99,7 @@ class Shape:
     zero: Any = None
     accepts: type | None = None
 
-    # What values are, and how they are owned: LEAF for scalars and for everything atomic.
+    # Form of the values, and how they are owned: LEAF for scalars and for everything atomic.
     form: str = ANY
     relation: int = LEAF
     # The fields of an object. All others are `values`, None if it has no others.

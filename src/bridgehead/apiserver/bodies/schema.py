@@ -77,7 +77,7 @@ class Schema:
         self._definitions = definitions
         self._plain = lru_cache(maxsize=None)(plain)
         self._shapes: dict[str, Shape] = dict(_SPECIAL)
-        # Shapes that are complete. Of those that are being compiled, other threads would see a part of the fields.
+        # Shapes that are complete. Other threads would see a part of the fields of a shape that is being compiled.
         self._complete: dict[str, Shape] = {}
         self._compiling = threading.Lock()
         self._kinds = definitions_by_kind(definitions)

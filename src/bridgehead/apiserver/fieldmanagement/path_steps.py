@@ -35,7 +35,7 @@ class _FieldSteps(dict[str, str]):
         return step
 
 
-# Steps of the fields that types declare, by name. Those of the entries of maps are not kept: there is no end of them.
+# Steps of the fields that types declare, by name. Steps of the entries of maps are not kept: there is no end of them.
 FIELD_STEPS = _FieldSteps()
 
 
@@ -68,7 +68,7 @@ def _json(value: Any) -> str:
     return text.translate(_HTML) if _HTML_CHARACTERS.search(text) else text
 
 
-# What YAML calls a scalar may be more: dates, bytes, sets.
+# Scalars of JSON. YAML has more: dates, bytes, sets.
 _SCALAR_TYPES = frozenset({str, int, float, bool})
 
 

@@ -19,7 +19,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 MAX_BODY = 3 * 1024 * 1024
-# As kube-apiserver's --request-timeout.
+# Default of kube-apiserver's --request-timeout.
 _BODY_SECONDS = 60.0
 # Key in the scope's state: the server has received the whole body.
 WHOLE_BODY = "whole_body"

@@ -152,7 +152,7 @@ class ApiServer(Server):
             for number in signals:
                 loop.add_signal_handler(number, self.stop)
         except (ValueError, RuntimeError):
-            # Not in the main thread: the owner of the loop calls `stop`.
+            # The server is not in the main thread: the owner of the loop calls `stop`.
             yield
             return
         try:

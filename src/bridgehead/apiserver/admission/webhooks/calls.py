@@ -29,7 +29,7 @@ from .webhook_sources import Candidate
 
 log = logging.getLogger(__name__)
 
-# As kube-apiserver's --request-timeout.
+# Default of kube-apiserver's --request-timeout.
 _REQUEST_SECONDS = 60.0
 
 _encode = msgspec.json.Encoder().encode

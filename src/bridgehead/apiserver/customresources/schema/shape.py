@@ -42,7 +42,7 @@ class CustomShape(Shape):
         if metadata is None:
             obj = {name: decoded(item) for name, item in value.items() if name != "metadata"}
         else:
-            # Between kind and spec, where people expect it.
+            # The metadata stand between kind and spec, where people expect them.
             kept, not_known = conform(metadata, self._metadata)
             unknown += (f"metadata.{one}" for one in not_known)
             obj = {name: kept if name == "metadata" else decoded(item) for name, item in value.items()}
