@@ -19,7 +19,7 @@ from bridgehead.balancer.shared_sets import shared
 from bridgehead.balancer.view import ClusterView, Publication
 from bridgehead.objects.meta import ObjectKey
 
-# For open connections to end: what load balancers of clouds give them by default (AWS: deregistration delay).
+# Time for open connections to end: what load balancers of clouds give them by default (AWS: deregistration delay).
 SECONDS: Final = 300.0
 
 

@@ -17,7 +17,7 @@ from bridgehead.network import syscalls
 
 from . import seccomp
 
-# In the order of their numbers (linux/capability.h: CAP_CHOWN is 0).
+# Capabilities in the order of their numbers (linux/capability.h: CAP_CHOWN is 0).
 CAPABILITIES: Final = (
     "CHOWN", "DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID", "SETPCAP",
     "LINUX_IMMUTABLE", "NET_BIND_SERVICE", "NET_BROADCAST", "NET_ADMIN", "NET_RAW", "IPC_LOCK", "IPC_OWNER",
