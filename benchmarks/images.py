@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.image_files import TestImage, busybox_entries, compress, image_of, layer_of, push
+from tests.image_files import BuiltImage, busybox_entries, compress, image_of, layer_of, push
 from tests.integration.registries import docker_registry
 
 from bridgehead.client import ApiClient, load_kubeconfig
@@ -64,7 +64,7 @@ def run() -> list[Table]:
     return [Table("Images", ("what", "measured", "processor time"), rows, note)]
 
 
-def _make_image() -> tuple[TestImage, str]:
+def _make_image() -> tuple[BuiltImage, str]:
     """Return an image of four layers with files and one with BusyBox, and its description."""
     tars = [_tar_of(source) for source in SOURCES]
     layers = [compress(content, "gzip") for content in tars]

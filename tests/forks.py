@@ -99,7 +99,7 @@ def run_bridgehead(*arguments: object, timeout: float) -> subprocess.CompletedPr
         code = fork_bridgehead(*arguments, streams=streams).wait(timeout)
         output.seek(0)
         errors.seek(0)
-        return subprocess.CompletedProcess(arguments, code, output.read(), errors.read())
+        return subprocess.CompletedProcess([str(each) for each in arguments], code, output.read(), errors.read())
 
 
 @functools.cache

@@ -38,10 +38,8 @@ class Blob(NamedTuple):
         return {"mediaType": self.media_type, "digest": self.digest, "size": len(self.content)}
 
 
-class TestImage(NamedTuple):
+class BuiltImage(NamedTuple):
     """A manifest and the blobs that it names, the configuration first."""
-
-    __test__ = False
 
     manifest: Blob
     blobs: tuple[Blob, ...]
@@ -88,7 +86,7 @@ def compress(content: bytes, compression: str) -> Blob:
     return Blob(content, media_type, diff_id)
 
 
-def image_of(*layers: Blob, arch: str = "", **config: Any) -> TestImage:
+def image_of(*layers: Blob, arch: str = "", **config: Any) -> BuiltImage:
     """An image of these layers; `config` has the names of `docker inspect` (Cmd, Env, ...)."""
     document = {
         "architecture": arch or architecture(),
@@ -103,10 +101,10 @@ def image_of(*layers: Blob, arch: str = "", **config: Any) -> TestImage:
         "config": blob.descriptor,
         "layers": [layer.descriptor for layer in layers],
     }
-    return TestImage(Blob(json.dumps(manifest).encode(), documents.OCI_MANIFEST), (blob, *layers))
+    return BuiltImage(Blob(json.dumps(manifest).encode(), documents.OCI_MANIFEST), (blob, *layers))
 
 
-def image_in_layout(layout: Path, tag: str) -> TestImage:
+def image_in_layout(layout: Path, tag: str) -> BuiltImage:
     """The image with this tag in an OCI image layout."""
 
     def read(descriptor: dict[str, Any]) -> Blob:
@@ -117,10 +115,10 @@ def image_in_layout(layout: Path, tag: str) -> TestImage:
     [found] = [each for each in index["manifests"] if each["annotations"]["org.opencontainers.image.ref.name"] == tag]
     manifest = read(found)
     document = json.loads(manifest.content)
-    return TestImage(manifest, tuple(read(each) for each in (document["config"], *document["layers"])))
+    return BuiltImage(manifest, tuple(read(each) for each in (document["config"], *document["layers"])))
 
 
-def index_of(images: dict[str, TestImage]) -> Blob:
+def index_of(images: dict[str, BuiltImage]) -> Blob:
     """An index with one manifest for each architecture."""
     manifests = [
         {**image.manifest.descriptor, "platform": {"architecture": arch, "os": "linux"}}
@@ -130,7 +128,7 @@ def index_of(images: dict[str, TestImage]) -> Blob:
     return Blob(json.dumps(document).encode(), documents.OCI_INDEX)
 
 
-def push(server: str, repository: str, tag: str, image: TestImage, authorization: str = "") -> None:
+def push(server: str, repository: str, tag: str, image: BuiltImage, authorization: str = "") -> None:
     """Push to the registry at the URL `server`, as OCI distribution describes it."""
     headers = {"Authorization": authorization} if authorization else {}
     for blob in image.blobs:
@@ -155,7 +153,7 @@ def _send(method: str, url: str, headers: dict[str, str], data: bytes | None = N
         return response
 
 
-def archive_of(name: str, image: TestImage) -> bytes:
+def archive_of(name: str, image: BuiltImage) -> bytes:
     """An OCI archive with one image."""
     manifest = {**image.manifest.descriptor, "annotations": {"io.containerd.image.name": name}}
     index = {"schemaVersion": 2, "mediaType": documents.OCI_INDEX, "manifests": [manifest]}

@@ -91,7 +91,15 @@ def compile_kube_apiserver() -> None:
         if not any(other in one for other in _OTHER_TYPES)
     ]
     described = "k8s.io/kubernetes/pkg/generated/openapi"
-    generate = [PROGRAMS / "openapi-gen", "-i", ",".join(packages), "-p", described, "-O", "zz_generated.openapi"]
+    generate: list[str | Path] = [
+        PROGRAMS / "openapi-gen",
+        "-i",
+        ",".join(packages),
+        "-p",
+        described,
+        "-O",
+        "zz_generated.openapi",
+    ]
     generate += ["--go-header-file", os.devnull, "--output-base", BUILD / "go/src", "-r", BUILD / "openapi-violations"]
     subprocess.run(generate, cwd=SOURCE, env={**os.environ, **_ENVIRONMENT}, check=True)
     compile_program(KUBE_APISERVER.name, "./cmd/kube-apiserver")

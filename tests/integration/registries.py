@@ -14,10 +14,11 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from aiohttp import web
 
-from tests.image_files import Blob, TestImage
+from tests.image_files import Blob, BuiltImage
 
 from .api_world import free_ports
 
@@ -44,7 +45,7 @@ def docker_registry(directory: Path, *, has_password: bool = False, authenticati
         f"storage: {{filesystem: {{rootdirectory: {directory}/data}}}}\n"
         f"http: {{addr: '{address}'}}\n{authentication}"
     )
-    argv = ["docker-registry", "serve", directory / "config.yml"]
+    argv = ["docker-registry", "serve", str(directory / "config.yml")]
     with (
         open(directory / "registry.log", "wb") as log,
         subprocess.Popen(argv, stdout=log, stderr=log) as process,
@@ -88,7 +89,7 @@ class FaultyRegistry:
     headers: list[tuple[str, dict[str, str]]] = field(default_factory=list)
     address: str = ""
 
-    def add(self, tag: str, image: TestImage) -> None:
+    def add(self, tag: str, image: BuiltImage) -> None:
         self.manifests[tag] = self.manifests[image.manifest.digest] = image.manifest
         self.blobs |= {blob.digest: blob for blob in image.blobs}
 
@@ -106,7 +107,7 @@ class FaultyRegistry:
         finally:
             await runner.cleanup()
 
-    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def _answer(self, request: Any) -> web.StreamResponse:
         key = f"{request.method} {request.path}"
         self.requests[key] += 1
         self.headers.append((key, dict(request.headers)))

@@ -21,7 +21,7 @@ from bridgehead.images.registry import retries, transport
 from bridgehead.images.registry.transport import Transport
 from bridgehead.images.store.content import ContentStore
 from bridgehead.images.store.image_record import ImageRecord
-from tests.image_files import Blob, TestImage, image_of, layer_of
+from tests.image_files import Blob, BuiltImage, image_of, layer_of
 
 from . import registries
 from .namespaced import in_namespace, sh
@@ -172,7 +172,7 @@ async def test_images_of_other_platforms_and_without_a_manifest(tmp_path: Path, 
     assert ContentStore(tmp_path).records() == []
 
 
-def of_declared_size(image: TestImage, size: int) -> TestImage:
+def of_declared_size(image: BuiltImage, size: int) -> BuiltImage:
     """The image with a manifest that declares this size of its layer."""
     manifest = json.loads(image.manifest.content)
     manifest["layers"][0]["size"] = size

@@ -9,7 +9,7 @@ import contextlib
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 import msgspec
 
@@ -44,7 +44,7 @@ class ApiClient:
         self.config = config
         self._transport = Transport(config, user_agent)
 
-    async def __aenter__(self) -> ApiClient:
+    async def __aenter__(self) -> Self:
         await self._transport.__aenter__()
         return self
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.image_files import Entry, TestImage, image_in_layout
+from tests.image_files import BuiltImage, Entry, image_in_layout
 
 from .packages import Packages, write_layer
 
@@ -25,7 +25,7 @@ mysql:x:999:999:MySQL:/var/lib/mysql:/usr/sbin/nologin
 _GROUP = "root:x:0:\nnogroup:x:65534:\nwww-data:x:33:\nmysql:x:999:\n"
 
 
-def build(work: Path, downloads: Path) -> dict[str, TestImage]:
+def build(work: Path, downloads: Path) -> dict[str, BuiltImage]:
     """Build the images `mysql` and `wordpress`, which share a layer. `downloads` keeps packages for the next time."""
     packages = Packages(downloads)
     theme = packages.recommended("wordpress", "wordpress-theme-")
