@@ -327,7 +327,7 @@ def speakers(lab: Lab) -> Iterator[None]:
 
 
 _NODE_LABEL = "tests.example.com/speaker"
-_NOWHERE = {_NODE_LABEL: "no-node-has-this"}
+_NOWHERE: dict[str, str | None] = {_NODE_LABEL: "no-node-has-this"}
 
 
 def _schedule_speakers(lab: Lab, node_selector: dict[str, str | None]) -> None:

@@ -148,9 +148,9 @@ def make_machine(uid: int) -> Iterator[Machine]:
         machine.canaries["homes"] = [text for directory in ("/root", "/home") for text in _entries(directory)]
         yield machine
     finally:
-        for path in machine.escaped():
+        for name in machine.escaped():
             with contextlib.suppress(OSError):
-                os.rmdir(path) if os.path.isdir(path) else os.unlink(path)
+                os.rmdir(name) if os.path.isdir(name) else os.unlink(name)
         shutil.rmtree(base, ignore_errors=True)
 
 
@@ -558,9 +558,9 @@ class EscapeLab:
         program.write_text(f"#!/bin/sh\necho OPEN {self.machine.canaries['machine'][0]}\n")
         program.chmod(0o755)
         self.known = self.machine.escaped()
-        for directory, names, files in os.walk(store):
-            for path in (directory, *(f"{directory}/{name}" for name in (*names, *files))):
-                os.chown(path, self.lab.uid, self.lab.uid, follow_symlinks=False)
+        for top, names, files in os.walk(store):
+            for owned in (top, *(f"{top}/{name}" for name in (*names, *files))):
+                os.chown(owned, self.lab.uid, self.lab.uid, follow_symlinks=False)
 
     def archive(self) -> bytes:
         """An archive as `kubectl cp POD:/data` would get it; only `good` is where it belongs."""

@@ -9,7 +9,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))  # an isolated Python imports nothing of the directory it starts in
 
-from helper_process import serve
+from helper_process import serve  # type: ignore[import-not-found]
 
 
 def run(argv: list[str]) -> dict[str, Any]:

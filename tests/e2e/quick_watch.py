@@ -12,5 +12,5 @@ SILENT_SECONDS = 3.0
 
 
 def up(argv: list[str]) -> None:
-    launch.Supervisor = functools.partial(Supervisor, silent_seconds=SILENT_SECONDS)  # type: ignore[misc,assignment]
+    launch.Supervisor = functools.partial(Supervisor, silent_seconds=SILENT_SECONDS)  # type: ignore[assignment, attr-defined]
     cli.main(argv)

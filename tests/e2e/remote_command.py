@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+from websockets.typing import Subprotocol
 
 _PROTOCOL = "v5.channel.k8s.io"
 _STDIN, _STDOUT, _STDERR, _STATUS, _CLOSE = 0, 1, 2, 3, 255
@@ -36,7 +37,7 @@ def execute(
         async with connect(
             url,
             ssl=context,
-            subprotocols=[_PROTOCOL],
+            subprotocols=[Subprotocol(_PROTOCOL)],
             compression=None,
             proxy=None,
             open_timeout=None,  # `seconds` is the bound of all

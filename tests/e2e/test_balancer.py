@@ -20,7 +20,7 @@ from .test_services import ANSWER, POD_TEST, make_myweb, service
 pytestmark = pytest.mark.usefixtures("speakers")
 
 NODES = {"node1": "10.0.0.201", "node2": "10.0.0.202", "node3": "10.0.0.203"}
-LAB_POOL = (ipaddress.ip_address("10.0.0.10"), ipaddress.ip_address("10.0.0.50"))
+LAB_POOL = (ipaddress.IPv4Address("10.0.0.10"), ipaddress.IPv4Address("10.0.0.50"))
 
 
 def address_of(ns: Namespace, name: str) -> str:
@@ -63,7 +63,7 @@ def test_w42_a_fresh_lab_gives_an_address_that_answers(lab: Lab, ns: Namespace) 
     ns.rolled_out("deployment/web")
     ns.kubectl("expose", "deployment", "web", "--type=LoadBalancer", "--port=80")
     address = eventually(lambda: address_of(ns, "web"))
-    assert LAB_POOL[0] <= ipaddress.ip_address(address) <= LAB_POOL[1]
+    assert LAB_POOL[0] <= ipaddress.IPv4Address(address) <= LAB_POOL[1]
     eventually(lambda: ANSWER.match(curl(lab, f"http://{address}/").stdout))
     assert re.search(rf"web +LoadBalancer +\S+ +{re.escape(address)}", ns.kubectl("get", "svc", "web"))
     holder = eventually(lambda: holder_of(lab, address))

@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -74,7 +75,7 @@ spec: {{ports: [{{port: 6379}}]}}
 """
 
 
-def pod(name: str, image: str = "busybox", **spec: object) -> str:
+def pod(name: str, image: str = "busybox", **spec: Any) -> str:
     container = {"name": name, "image": image, "command": ["sleep", "3600"]}
     spec = {"terminationGracePeriodSeconds": 0, "containers": [container], **spec}
     return json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
@@ -100,7 +101,7 @@ def everywhere(ns: Namespace, script: str, expected: list[str]) -> None:
     """
     for server in dns_pods(ns.lab):
         eventually(
-            lambda server=server: sorted(lines(sh(ns, "tools", f"server={server}; {script}"))) == expected,  # type: ignore[misc]
+            lambda server=server: sorted(lines(sh(ns, "tools", f"server={server}; {script}"))) == expected,
             message=f"server={server}; {script}: never {expected}",
         )
 
@@ -280,7 +281,7 @@ def test_simultaneous_a_and_aaaa_queries_are_both_answered(shop: Namespace) -> N
 PRINT_RESOLVER_FILES = (
     "cat /etc/resolv.conf; echo; cat /etc/hosts; echo; hostname; hostname -f; cat /etc/hostname; true"
 )
-POLICIES = {
+POLICIES: dict[str, dict[str, Any]] = {
     "first": {},
     "default": {"dnsPolicy": "Default"},
     "host-default": {"hostNetwork": True},

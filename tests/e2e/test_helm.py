@@ -15,6 +15,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -92,7 +93,7 @@ class Release:
         return result.stdout
 
 
-def is_kept(obj: dict) -> bool:
+def is_kept(obj: dict[str, Any]) -> bool:
     """Whether an object stays, or comes back: the lab's balancer makes MetalLB's definitions anew."""
     meta = obj["metadata"]
     keeps = (meta.get("annotations") or {}).get("helm.sh/resource-policy") == "keep"

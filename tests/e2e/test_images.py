@@ -10,6 +10,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,7 +32,12 @@ def unpack(archive: bytes, directory: Path) -> None:
 def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a registry that demands a password."""
     system = layer_of(busybox_entries("sh", "httpd", "id", "cat", "sleep"))
-    program = {"Entrypoint": ["httpd", "-f", "-p", "8080"], "Cmd": ["-h", "/www"], "User": "web", "WorkingDir": "/www"}
+    program: dict[str, Any] = {
+        "Entrypoint": ["httpd", "-f", "-p", "8080"],
+        "Cmd": ["-h", "/www"],
+        "User": "web",
+        "WorkingDir": "/www",
+    }
     with docker_registry(tmp_path_factory.mktemp("registry"), has_password=True) as address:
         push(f"http://{address}", "team/app", "1", image_of(system, PAGE, **program), BASIC)
         yield address

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from typing import Any
 
 from .conftest import PATIENCE, Lab, Namespace, running
 
 # Two containers that print three lines and go on, after an init container that prints one.
-TALKERS = {
+TALKERS: dict[str, Any] = {
     "apiVersion": "apps/v1",
     "kind": "Deployment",
     "metadata": {"name": "talkers"},

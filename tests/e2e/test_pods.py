@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
+from typing import Any
 
 import pytest
 
 from .conftest import EXAMPLES, PATIENCE, Lab, Namespace, curl, eventually
 
 
-def pod(name: str, *command: str, image: str = "busybox", **spec: object) -> str:
+def pod(name: str, *command: str, image: str = "busybox", **spec: Any) -> str:
     container = {"name": "main", "image": image, "command": list(command), **spec.pop("container", {})}
     return json.dumps({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": name}},
@@ -214,7 +215,7 @@ def test_containers_survive_a_restart_of_the_kubelet(lab: Lab, ns: Namespace) ->
     ns.ready("steady")
     before = ns.get("pods", "steady")["status"]["containerStatuses"][0]
     status = lab.command("status").stdout
-    pid = re.search(r"kubelet-node2 +(\d+)", status)[1]
+    [pid] = re.findall(r"kubelet-node2 +(\d+)", status)
     assert lab.inside("kill", "-9", pid).returncode == 0
     eventually(lambda: re.search(r"kubelet-node2 +(\d+) +[1-9]", lab.command("status").stdout))
     ns.apply(pod("after", "sleep", "1000", nodeSelector={"kubernetes.io/hostname": "node2"}))

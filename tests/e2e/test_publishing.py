@@ -34,7 +34,7 @@ def test_w38_every_step_of_a_tutorial_works(lab: Lab, ns: Namespace) -> None:
     )  # fmt: skip
     ns.rolled_out("deployment/hello-world")
     described = ns.kubectl("describe", "deployment", "hello-world")
-    replica_set = re.search(r"NewReplicaSet: +(hello-world-\w+) \(2/2 replicas created\)", described)[1]
+    [replica_set] = re.findall(r"NewReplicaSet: +(hello-world-\w+) \(2/2 replicas created\)", described)
     for line in (
         r"Replicas: +2 desired \| 2 updated \| 2 total \| 2 available \| 0 unavailable",
         r"StrategyType: +RollingUpdate",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,13 @@ from .conftest import EXAMPLES, PATIENCE, Lab, Namespace, curl, curl_many, event
 
 POD_TEST = "registry.cn-beijing.aliyuncs.com/wangxiaochun/pod-test:v0.1"
 ANSWER = re.compile(r"kubernetes pod-test v0\.1!! ClientIP: (\S+), ServerName: (\S+), ServerIP: (\S+)!")
+
+
+def parts_of(answer: str) -> tuple[str, ...]:
+    """The client's address, the pod's name and its address in an answer."""
+    found = ANSWER.fullmatch(answer)
+    assert found, answer
+    return found.groups()
 
 
 def make_myweb(ns: Namespace, replicas: int = 3) -> None:
@@ -56,7 +64,7 @@ def test_w3_a_cluster_ip_answers_from_pods_nodes_and_the_lab(lab: Lab, ns: Names
 
     from_pod = ns.kubectl("exec", client, "--", "sh", "-c", f"for i in $(seq 40); do curl -sS -m 20 {url}; done")
     for lines in (curl_many(lab, url, 40), curl_many(lab, url, 40, node="node1"), from_pod.splitlines()):
-        answers = [ANSWER.fullmatch(line).groups() for line in lines]
+        answers = [parts_of(line) for line in lines]
         assert {ip for _, _, ip in answers} == set(addresses)
         assert all(names[name] == ip for _, name, ip in answers)
 
@@ -178,7 +186,7 @@ def test_w12_a_service_can_be_posted_as_json(lab: Lab, ns: Namespace) -> None:
         files[key].write_bytes(base64.b64decode(data))
     server = config["clusters"][0]["cluster"]["server"]
 
-    def post(body: str) -> tuple[int, dict]:
+    def post(body: str) -> tuple[int, dict[str, Any]]:
         result = run(
             "curl", "-sS", "-m", PATIENCE, "--cacert", files["ca"], "--cert", files["cert"], "--key", files["key"],
             "-H", "Content-Type: application/json", "-d", body, "-w", "\n%{http_code}",
@@ -228,7 +236,7 @@ def test_a_pod_reaches_its_own_service_and_undefined_ports_are_refused(lab: Lab,
     pod = ns.pods("app=myweb")[0]["metadata"]["name"]
     ip = ns.cluster_ip("myweb")
     answer = ns.kubectl("exec", pod, "--", "curl", "-sS", "-m", "20", f"http://{ip}/")
-    assert ANSWER.fullmatch(answer.strip())[2] == pod
+    assert parts_of(answer.strip())[1] == pod
     for node in (None, "node1", "node3"):
         assert curl(lab, f"http://{ip}:81/", node=node).returncode == 7
     client = ns.try_kubectl("exec", pod, "--", "curl", "-sS", "-m", "20", f"http://{ip}:81/")
