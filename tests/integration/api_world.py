@@ -66,7 +66,7 @@ class ApiWorld:
 
     async def start(self) -> None:
         table = build_table(service_cidrs=("10.96.0.0/12",), node_port_range=(30000, 32767))
-        users = {"admin": User("kubernetes-admin", frozenset({"system:masters"}))}
+        users = {"admin": User("kubernetes-admin", ("system:masters",))}
         parts = build_api(table, self._store, ApiSettings(SIGNING_KEY, users=users, **self._settings))
         (self._listener,) = open_listeners([f"{self.address}:{self._port}"], [])
         await ensure_system_objects(parts.registry, service_ip="10.96.0.1", advertise=("10.0.0.1", self._port))
@@ -76,7 +76,7 @@ class ApiWorld:
         self._serving = asyncio.create_task(self._server.serve([self._listener]))
 
     async def stop(self) -> None:
-        if self._server is not None and self._serving is not None:
+        if self._server is not None and self._serving is not None and self._following is not None:
             self._server.stop()
             await self._serving
             self._following.cancel()

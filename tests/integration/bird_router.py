@@ -87,13 +87,13 @@ class Bird:
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Bird:
-        self._process = subprocess.Popen(
+        self._process = process = subprocess.Popen(
             [*self._inside, "bird", "-f", "-c", str(self._path), "-s", str(self._socket)],
             stdout=self._log,
             stderr=self._log,
         )
-        eventually(lambda: self._socket.exists() or self._process.poll() is not None, "BIRD starts")
-        if self._process.poll() is not None:
+        eventually(lambda: self._socket.exists() or process.poll() is not None, "BIRD starts")
+        if process.poll() is not None:
             raise AssertionError(self.log())
         return self
 

@@ -124,10 +124,15 @@ class FakeUpstream:
         fake = self
 
         class Protocol(asyncio.DatagramProtocol):
+            transport: asyncio.DatagramTransport
+
+            def connection_made(self, transport: Any) -> None:
+                self.transport = transport
+
             def datagram_received(self, data: bytes, client: Any) -> None:
                 fake.ports.append(client[1])
                 for message in fake.messages(data, over_tcp=False):
-                    fake._udp.sendto(message, client)  # type: ignore[union-attr]
+                    self.transport.sendto(message, client)
 
         loop = asyncio.get_running_loop()
         while self._udp is None:

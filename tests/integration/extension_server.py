@@ -39,7 +39,7 @@ class ExtensionServer:
     """
 
     def __init__(self, *, has_aggregated: bool) -> None:
-        self.requests: list[tuple[str, str, str | None, list[str], str | None]] = []
+        self.requests: list[tuple[str, str, str | None, list[str], str | None, str | None]] = []
         self.flunders: dict[str, dict[str, Any]] = {}
         self.is_healthy = True
         self._has_aggregated = has_aggregated

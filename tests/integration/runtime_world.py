@@ -16,7 +16,7 @@ import tempfile
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import pytest
 
@@ -82,7 +82,7 @@ class World:
             raise subprocess.CalledProcessError(done.returncode, argv, done.stdout, done.stderr)
         return done.stdout
 
-    async def pod(self, uid: str, *, host_network: bool = False, also: tuple[str, ...] = (), **fields: object) -> str:
+    async def pod(self, uid: str, *, host_network: bool = False, also: tuple[str, ...] = (), **fields: Any) -> str:
         """A sandbox of that uid; its IPv4 address. `also` are further ones."""
         self._addresses += 1
         ip = f"10.244.1.{self._addresses}"
@@ -99,12 +99,12 @@ class World:
         )
         return ip
 
-    async def start(self, pod: str, name: str = "c", *, image: str = SHELL, **fields: object) -> ContainerInfo:
+    async def start(self, pod: str, name: str = "c", *, image: str = SHELL, **fields: Any) -> ContainerInfo:
         found = await self.client.find_image(image)
         values = {"attempt": 0, "log_path": str(self.log_path(pod, name)), **fields}
         return await self.client.start_container(ContainerSpec(pod_uid=pod, name=name, image=found, **values))
 
-    async def run_to_end(self, pod: str, script: str, name: str = "c", **fields: object) -> ContainerInfo:
+    async def run_to_end(self, pod: str, script: str, name: str = "c", **fields: Any) -> ContainerInfo:
         """A container that runs a shell script, after its end."""
         started = await self.start(pod, name, command=("sh", "-c", script), **fields)
         return await self.wait_exit(started.id)

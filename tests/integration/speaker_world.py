@@ -161,12 +161,12 @@ def answer_on_nodes() -> int:
     def work() -> None:
         selector = selectors.DefaultSelector()
         for sock in sockets:
-            selector.register(sock, selectors.EVENT_READ)
+            selector.register(sock, selectors.EVENT_READ, sock)
         while True:
             for key, _ in selector.select():
                 with contextlib.suppress(OSError):
-                    data, sender = key.fileobj.recvfrom(100)
-                    key.fileobj.sendto(data[:8] + sockets[key.fileobj], sender)
+                    data, sender = key.data.recvfrom(100)
+                    key.data.sendto(data[:8] + sockets[key.data], sender)
 
     pid = _fork(work)
     for sock in sockets:

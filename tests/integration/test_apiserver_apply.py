@@ -135,10 +135,10 @@ def test_python_client(k, server, request):
         body["data"] = {"a": "2"}
         with pytest.raises(dynamic.exceptions.ConflictError) as caught:
             maps.server_side_apply(body, name="cm", namespace=namespace, field_manager="two")
-        assert json.loads(caught.value.body)["details"]["causes"][0]["field"] == ".data.a"
+        assert json.loads(str(caught.value.body))["details"]["causes"][0]["field"] == ".data.a"
         forced = maps.server_side_apply(body, name="cm", namespace=namespace, field_manager="two", force_conflicts=True)
         assert [one.manager for one in forced.metadata.managedFields] == ["two"]
-        core = client.CoreV1Api(api)
+        core: Any = client.CoreV1Api(api)
         core.patch_namespaced_config_map("cm", namespace, {"data": {"b": "1"}})
         entries = core.read_namespaced_config_map("cm", namespace).metadata.managed_fields
         assert [(one.manager, one.operation) for one in entries] == [("two", "Apply"), ("OpenAPI-Generator", "Update")]

@@ -107,7 +107,7 @@ class Churn:
 
     def streams(self) -> None:
         self.ask(self.get(f"{DEFAULT}/pods/p/log?follow=true"))
-        socket_headers = ("Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13")
+        socket_headers = ["Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13"]
         socket_headers += ("Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==", "Sec-WebSocket-Protocol: v5.channel.k8s.io")
         self.ask(self.get(f"{DEFAULT}/pods/p/exec?command=cat&stdin=true&stdout=true", *socket_headers))
         spdy = ("Connection: Upgrade", "Upgrade: SPDY/3.1", "X-Stream-Protocol-Version: v4.channel.k8s.io")

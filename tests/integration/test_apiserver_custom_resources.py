@@ -317,14 +317,14 @@ def lakes(server) -> str:
 
 
 def test_the_typed_and_the_custom_objects_api(api, lakes):
-    crd = client.ApiextensionsV1Api(api).read_custom_resource_definition("lakes.metal.example.com")
+    crd: Any = client.ApiextensionsV1Api(api).read_custom_resource_definition("lakes.metal.example.com")
     assert [c.type for c in crd.status.conditions if c.status == "True"] == ["NamesAccepted", "Established"]
-    custom = client.CustomObjectsApi(api)
+    custom: Any = client.CustomObjectsApi(api)
     where = ("metal.example.com", "v1beta1", "default", lakes)
     lake = {"apiVersion": "metal.example.com/v1beta1", "kind": "Lake", "metadata": {"name": "a"}}
     with pytest.raises(ApiException) as caught:
         custom.create_namespaced_custom_object(*where, lake)
-    assert (caught.value.status, "spec: Required value" in caught.value.body) == (422, True)
+    assert (caught.value.status, "spec: Required value" in str(caught.value.body)) == (422, True)
     made = custom.create_namespaced_custom_object(*where, {**lake, "spec": {"addresses": ["192.0.2.1"]}})
     assert made["spec"]["autoAssign"] is True
     version = custom.list_namespaced_custom_object(*where)["metadata"]["resourceVersion"]
@@ -360,7 +360,7 @@ def test_the_dynamic_client_with_server_side_apply(api, lakes):
     with pytest.raises(ApiException) as caught:
         apply("three", mode="layer2")
     assert caught.value.status == 409
-    assert '"two"' in json.loads(caught.value.body)["message"]
+    assert '"two"' in json.loads(str(caught.value.body))["message"]
     assert [item.metadata.name for item in lakes_api.get(namespace="default").items] == ["b"]
     lakes_api.delete(name="b", namespace="default")
 
@@ -419,7 +419,7 @@ def test_an_operator_made_with_kopf(server, api, operator):
     preserving = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"] = preserving
     run(server, "apply", "-f", "-", stdin=json.dumps(crd))
-    custom = client.CustomObjectsApi(api)
+    custom: Any = client.CustomObjectsApi(api)
     where = ("metal.example.com", "v1beta1", "default", "lakes")
     lake = {"apiVersion": "metal.example.com/v1beta1", "kind": "Lake", "metadata": {"name": "k"}}
     custom.create_namespaced_custom_object(*where, {**lake, "spec": {"addresses": ["192.0.2.1", "192.0.2.2"]}})

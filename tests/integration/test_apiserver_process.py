@@ -12,6 +12,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,11 +45,11 @@ def connect(server: ServerProcess, *, buffer: int = 0) -> ssl.SSLSocket:
     return server.context("admin").wrap_socket(raw, server_hostname="127.0.0.1")
 
 
-def send(server: ServerProcess, method: str, path: str, body: object = None) -> dict[str, object]:
+def send(server: ServerProcess, method: str, path: str, body: object = None) -> dict[str, Any]:
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(server.url + path, data, {"Content-Type": "application/json"}, method=method)
     with urllib.request.urlopen(request, context=server.context("admin"), timeout=DEADLINE) as response:
-        answer: dict[str, object] = json.loads(response.read())
+        answer: dict[str, Any] = json.loads(response.read())
     return answer
 
 
@@ -277,7 +278,7 @@ def test_a_port_in_use_is_reported_in_one_line(tmp_path):
 def test_external_ips_of_earlier_services_stay_where_new_ones_are_denied(server: ServerProcess) -> None:
     services = "/api/v1/namespaces/default/services"
 
-    def service(name: str, *external_ips: str) -> dict[str, object]:
+    def service(name: str, *external_ips: str) -> dict[str, Any]:
         return {"metadata": {"name": name}, "spec": {"ports": [{"port": 80}], "externalIPs": external_ips}}
 
     send(server, "POST", services, service("old", "192.0.2.1", "192.0.2.2"))
@@ -287,8 +288,8 @@ def test_external_ips_of_earlier_services_stay_where_new_ones_are_denied(server:
 
     def put(*external_ips: str) -> object:
         stored = send(server, "GET", f"{services}/old")
-        stored["spec"] |= {"externalIPs": external_ips}  # type: ignore[operator]
-        return send(server, "PUT", f"{services}/old", stored)["spec"]["externalIPs"]  # type: ignore[index]
+        stored["spec"] |= {"externalIPs": external_ips}
+        return send(server, "PUT", f"{services}/old", stored)["spec"]["externalIPs"]
 
     for attempt in (
         lambda: send(server, "POST", services, service("new", "192.0.2.1")),

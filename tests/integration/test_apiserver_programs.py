@@ -10,6 +10,7 @@ import queue
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import lightkube
 import pytest
@@ -90,7 +91,7 @@ def first_line(process: subprocess.Popen[str]) -> str:
 
 @pytest.mark.slow
 def test_leader_election_of_the_python_client(server: ServerProcess, core: client.CoreV1Api) -> None:
-    leases = client.CoordinationV1Api(core.api_client)
+    leases: Any = client.CoordinationV1Api(core.api_client)
     with candidate(server, "one") as one:
         assert first_line(one) == "leads\n"
         assert leases.read_namespaced_lease("leader", "default").spec.holder_identity == "one"
@@ -107,7 +108,7 @@ def light(server: ServerProcess) -> Iterator[lightkube.Client]:
         yield client
 
 
-def test_lightkube(light: lightkube.Client) -> None:
+def test_lightkube(light: Any) -> None:
     (web,) = load_all_yaml(DEPLOYMENT)
     applied = light.apply(web)
     assert applied.metadata.managedFields[0].manager == "lightkube"

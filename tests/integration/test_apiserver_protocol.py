@@ -83,9 +83,10 @@ def test_a_watch_in_protobuf_over_tls(server):
         names, kind = set(), ""
         while kind != "BOOKMARK":
             frame = answer.read(int.from_bytes(answer.read(4), "big"))
-            parts = dict(split_untrusted(memoryview(frame)))
+            parts: dict[int, Any] = dict(split_untrusted(memoryview(frame)))
             kind = parts[1].decode()
-            version, name, raw = decode_envelope_untrusted(dict(split_untrusted(memoryview(parts[2])))[1])
+            embedded: dict[int, Any] = dict(split_untrusted(memoryview(parts[2])))
+            version, name, raw = decode_envelope_untrusted(embedded[1])
             assert (version, name) == ("v1", "Namespace")
             obj = decode_message_untrusted(raw, schema.of_kind("", "v1", "Namespace"))
             names.add(obj["metadata"].get("name"))
@@ -95,7 +96,7 @@ def test_a_watch_in_protobuf_over_tls(server):
 
 def test_pages_and_gzip(server, api):
     run(server, "create", "namespace", "pages")
-    core = client.CoreV1Api(api)
+    core: Any = client.CoreV1Api(api)
     for number in range(25):
         data = {"k": f"{number}" * 8000}
         core.create_namespaced_config_map("pages", {"metadata": {"name": f"c{number:02}"}, "data": data})

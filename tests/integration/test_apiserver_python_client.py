@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import pytest
 from kubernetes import client, watch
@@ -17,7 +18,7 @@ def service(name: str) -> client.V1Service:
 
 
 def test_a_service_is_created_read_patched_and_deleted(api):
-    core = client.CoreV1Api(api)
+    core: Any = client.CoreV1Api(api)
     made = core.create_namespaced_service("default", service("web"))
     assert made.spec.cluster_ip.startswith("10.")
     assert made.spec.ports[0].target_port == 80
@@ -41,7 +42,7 @@ def test_a_service_is_created_read_patched_and_deleted(api):
 
 
 def test_a_watch_delivers_the_events_of_an_object(api):
-    core = client.CoreV1Api(api)
+    core: Any = client.CoreV1Api(api)
     version = core.list_namespaced_config_map("default").metadata.resource_version
     config_map = client.V1ConfigMap(metadata=client.V1ObjectMeta(name="seen"), data={"k": "v"})
     maker = threading.Thread(target=core.create_namespaced_config_map, args=("default", config_map))
@@ -56,7 +57,7 @@ def test_a_watch_delivers_the_events_of_an_object(api):
 
 
 def test_a_deployment_is_scaled_and_its_status_written(api):
-    apps = client.AppsV1Api(api)
+    apps: Any = client.AppsV1Api(api)
     template = client.V1PodTemplateSpec(
         metadata=client.V1ObjectMeta(labels={"app": "web"}),
         spec=client.V1PodSpec(containers=[client.V1Container(name="c", image="nginx")]),

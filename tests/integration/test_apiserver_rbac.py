@@ -6,6 +6,7 @@ import base64
 import contextlib
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import kubernetes
 import pytest
@@ -145,7 +146,7 @@ def test_auth_reconcile_adds_what_is_missing(k, server):
 
 
 @contextlib.contextmanager
-def k_watch(server: ServerProcess) -> Iterator[dict]:
+def k_watch(server: ServerProcess) -> Iterator[dict[str, Any]]:
     """Wait until the role `view` contains the rules for widgets, which another task of the server writes."""
     api = kubernetes.client.RbacAuthorizationV1Api(client_of(server))
     watch = kubernetes.watch.Watch()
@@ -178,7 +179,7 @@ def test_the_python_client_reviews_and_gets_tokens_with_rights(k, server):
     account = json.loads(base64.urlsafe_b64decode(payload + "=="))["sub"]
     attributes = kubernetes.client.V1ResourceAttributes(verb="list", resource="configmaps", namespace=NAMESPACE)
     spec = kubernetes.client.V1SubjectAccessReviewSpec(user=account, resource_attributes=attributes)
-    review = kubernetes.client.AuthorizationV1Api(client).create_subject_access_review(
+    review: Any = kubernetes.client.AuthorizationV1Api(client).create_subject_access_review(
         kubernetes.client.V1SubjectAccessReview(spec=spec)
     )
     assert review.status.allowed

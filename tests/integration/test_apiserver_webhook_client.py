@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -41,13 +42,15 @@ async def client(store) -> AsyncIterator[WebhookClient]:
     await client.close()
 
 
-async def failure(client: WebhookClient, config: dict, seconds: float = LONG) -> str:
+async def failure(client: WebhookClient, config: dict[str, Any], seconds: float = LONG) -> str:
     with pytest.raises(CallFailed) as raised:
         await client.post(parse_client_config(config), b"{}", seconds=seconds)
     return str(raised.value)
 
 
-async def put(store: MemoryStore, resource: str, name: str, obj: dict, labels: dict | None = None) -> None:
+async def put(
+    store: MemoryStore, resource: str, name: str, obj: dict[str, Any], labels: dict[str, Any] | None = None
+) -> None:
     obj = {"metadata": {"name": name, "namespace": "default"}, **obj}
     await store.create(Key(resource, "default", name), obj, Facts(labels or {}))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+from typing import Any
 
 import pytest
 
@@ -51,7 +52,7 @@ POD_METRICS = {
     },
 }
 
-AUTOSCALER = {
+AUTOSCALER: dict[str, Any] = {
     "apiVersion": "autoscaling/v2",
     "kind": "HorizontalPodAutoscaler",
     "metadata": {"name": "web"},

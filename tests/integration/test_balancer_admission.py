@@ -98,7 +98,7 @@ async def no_end() -> None:
 async def leave_traces(client: ApiClient) -> None:
     """Do what a balancer does that is killed while it answers the webhooks."""
     registrar = Registrar(client, ADDRESS, 9, make_identity([ADDRESS]).ca)
-    registrar._end = no_end  # type: ignore[method-assign]
+    registrar._end = no_end
     async with running(registrar.run()):
         await until(functools.partial(is_adopted, client))
     assert await is_adopted(client)

@@ -350,8 +350,8 @@ def test_definitions_of_an_earlier_version_can_be_adopted_by_helm(world: Balance
 
 
 def test_the_speakers_secret_comes_back(world: BalancerProcess) -> None:
-    uid = ("-n", "bridgehead-system", "get", "secret", "bridgehead-speakers", "--ignore-not-found", "-o")
-    uid += ("jsonpath={.metadata.uid}",)
+    uid = ["-n", "bridgehead-system", "get", "secret", "bridgehead-speakers", "--ignore-not-found", "-o"]
+    uid += ["jsonpath={.metadata.uid}"]
     before = world.kubectl(*uid)
     assert before
     world.kubectl("-n", "bridgehead-system", "delete", "secret", "bridgehead-speakers")

@@ -32,8 +32,8 @@ def killed_speaker() -> int:
             os.kill(os.getpid(), signal.SIGKILL)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
     os.close(writer)
-    with os.fdopen(reader) as file:
-        return int(file.read())
+    with os.fdopen(reader) as written:
+        return int(written.read())
 
 
 def is_living(pid: int) -> bool:

@@ -120,7 +120,8 @@ async def test_a_proxy_publishes_its_progress_and_recreates_its_lease(world):
             while True:
                 with contextlib.suppress(NotFound):
                     lease = await world.admin.get(LEASES, "kube-proxy-node7", NAMESPACE)
-                    if read_progress(lease).programmed == version:
+                    progress = read_progress(lease)
+                    if progress is not None and progress.programmed == version:
                         return lease
                 await asyncio.sleep(0.01)
 

@@ -10,6 +10,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -68,7 +69,8 @@ async def test_damaged_certificates_are_refused_in_one_line(tmp_path, field):
     files = LabFiles(tmp_path / "lab")
     files.root.mkdir()
     make_certificates(LabConfig(name="test", nodes=1, port=1), files)
-    config = dataclasses.replace(load_kubeconfig(files.kubeconfig), **{field: b"damaged"})
+    damaged: dict[str, Any] = {field: b"damaged"}
+    config = dataclasses.replace(load_kubeconfig(files.kubeconfig), **damaged)
     with pytest.raises(ConfigError, match="damaged"):
         ApiClient(config)
 

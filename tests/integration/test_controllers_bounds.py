@@ -44,7 +44,7 @@ def workloads(name: str, count: int, start: int) -> list[tuple[Any, dict[str, An
 
     def of(kind: Any, suffix: str, *, labels: bool = True, **spec: Any) -> tuple[Any, dict[str, Any]]:
         app = f"{name}-{suffix}"
-        pod = {"containers": [{"name": "c", "image": "i"}]}
+        pod: dict[str, Any] = {"containers": [{"name": "c", "image": "i"}]}
         if kind is JOBS:
             pod["restartPolicy"] = "Never"
         template = {"metadata": {"labels": {"app": app}}, "spec": pod}

@@ -17,7 +17,7 @@ from bridgehead.controllers.endpoints.mirroring import EndpointSliceMirroringCon
 from bridgehead.controllers.shared import Informers
 from bridgehead.objects.core import Endpoints
 from bridgehead.objects.endpoint_slices import EndpointSlice
-from bridgehead.objects.kinds import ENDPOINT_SLICES, ENDPOINTS, EVENTS, NODES, PODS, SERVICE_ACCOUNTS, SERVICES
+from bridgehead.objects.kinds import ENDPOINT_SLICES, ENDPOINTS, EVENTS, NODES, PODS, SERVICE_ACCOUNTS, SERVICES, Kind
 from bridgehead.objects.meta import ObjectKey
 
 from .api_world import ApiWorld, api_world, running, until_seen
@@ -28,6 +28,9 @@ READY_SINCE = "2026-01-01T00:00:00Z"
 CONTROLLERS = (EndpointsController, EndpointSliceController, EndpointSliceMirroringController)
 
 
+KINDS: tuple[Kind[Any], ...] = (PODS, SERVICES, ENDPOINTS, ENDPOINT_SLICES, EVENTS)
+
+
 class World:
     """An API server, and the controllers while `controllers()` is open."""
 
@@ -36,15 +39,16 @@ class World:
         self._api = api
         self.informers = Informers(client)
         self.slice_writes: list[str] = []
-        for kind in (PODS, SERVICES, ENDPOINTS, ENDPOINT_SLICES, EVENTS):
+        for kind in KINDS:
             self.informers.get(kind)
-        self.informers.get(ENDPOINT_SLICES).on_change(
-            lambda old, new: self.slice_writes.append((new or old).metadata.name)
-        )
+        self.informers.get(ENDPOINT_SLICES).on_change(self._note)
+
+    def _note(self, old: EndpointSlice | None, new: EndpointSlice | None) -> None:
+        self.slice_writes.extend(one.metadata.name for one in (new or old,) if one is not None)
 
     async def until(self, what: Callable[[], Any]) -> Any:
         """The first true value of `what()`, asked again whenever anything watched changes."""
-        return await until_seen(what, *map(self.informers.get, (PODS, SERVICES, ENDPOINTS, ENDPOINT_SLICES, EVENTS)))
+        return await until_seen(what, *(self.informers.get(kind) for kind in KINDS))
 
     @contextlib.asynccontextmanager
     async def controllers(self) -> AsyncIterator[None]:
@@ -134,7 +138,9 @@ async def test_endpoints_follow_their_pods(world: World) -> None:
 
         await world.set_ready(1, False)
         await world.until_ready([2, 3])
-        assert world.endpoints().subsets[0].not_ready_addresses[0].ip == address(1)
+        endpoints = world.endpoints()
+        assert endpoints is not None
+        assert endpoints.subsets[0].not_ready_addresses[0].ip == address(1)
 
         await world.client.delete(PODS, "p2", "default", grace_period_seconds=30)
         await world.until_ready([3])

@@ -82,7 +82,7 @@ async def running(clock: Callable[[], float] | None = None) -> AsyncIterator[Clu
         recorder = EventRecorder(client, "test")
         informers.get(EVENTS)
         options = {} if clock is None else {"clock": clock}
-        controllers = [
+        controllers: list[Any] = [
             JobController(client, informers, recorder),
             CronJobController(client, informers, recorder, **options),
         ]

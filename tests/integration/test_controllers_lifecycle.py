@@ -181,8 +181,9 @@ async def test_deleting_a_namespace_empties_it():
 
         await client.delete(PODS, "web", "blue", grace_period_seconds=0)
         await until(gone(client, NAMESPACES, "blue", ""))
-        for kind in (PODS, SECRETS, LEASES, CONFIG_MAPS, SERVICE_ACCOUNTS):
-            assert (await client.list(kind, "blue")).items == []
+        everything: tuple[Kind[Any], ...] = (PODS, SECRETS, LEASES, CONFIG_MAPS, SERVICE_ACCOUNTS)
+        for kind_ in everything:
+            assert (await client.list(kind_, "blue")).items == []
         assert await exists(client, SECRETS, "s", "green")
 
 
@@ -215,9 +216,9 @@ async def test_a_reference_to_a_deleted_owner_is_dropped_while_another_owner_exi
 async def test_an_owner_with_another_uid_or_namespace_is_not_the_owner():
     async with cluster("garbage-collector-controller") as client:
         await client.create(NAMESPACES, {"metadata": {"name": "other"}})
-        elsewhere = config_map("elsewhere")
-        elsewhere["metadata"]["namespace"] = "other"
-        elsewhere = await client.create(CONFIG_MAPS, elsewhere)
+        document = config_map("elsewhere")
+        document["metadata"]["namespace"] = "other"
+        elsewhere = await client.create(CONFIG_MAPS, document)
         await client.create(CONFIG_MAPS, config_map("stray", elsewhere))
         await until(gone(client, CONFIG_MAPS, "stray"))
         assert await exists(client, CONFIG_MAPS, "elsewhere", "other")
@@ -508,7 +509,12 @@ async def test_a_taint_of_a_user_evicts_a_pod_when_its_toleration_has_ended(monk
 
         async def taint(*taints):
             await client.patch(NODES, "node1", "", {"spec": {"taints": list(taints)}})
-            await until_seen(lambda: len(nodes.get(ObjectKey("", "node1")).spec.taints) == len(taints), nodes)
+
+            def is_seen() -> bool:
+                node = nodes.get(ObjectKey("", "node1"))
+                return node is not None and len(node.spec.taints) == len(taints)
+
+            await until_seen(is_seen, nodes)
 
         async def unreachable(*_: object, **__: object) -> None:
             raise Unreachable("connection refused")

@@ -58,8 +58,9 @@ async def test_w44_an_eviction_waits_for_the_budget(tmp_path):
                 assert rows[:4] == ["web", "N/A", "50%", "1"]
                 await kubectl("drain", "node1", "--timeout=80s")
                 assert (await client.get(NODES, "node1")).spec.unschedulable
-                spec = {"nodeName": "node1", "containers": [{"name": "a", "image": "nginx"}]}
-                bare = {"metadata": {"name": "bare", "namespace": "default", "labels": {"app": "web"}}, "spec": spec}
+                metadata = {"name": "bare", "namespace": "default", "labels": {"app": "web"}}
+                containers = [{"name": "a", "image": "nginx"}]
+                bare = {"metadata": metadata, "spec": {"nodeName": "node1", "containers": containers}}
                 await client.create(PODS, bare)
 
                 async def is_warned() -> bool:

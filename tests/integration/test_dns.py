@@ -9,8 +9,10 @@ import ipaddress
 import logging
 import re
 import socket
+from collections.abc import AsyncGenerator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import dnslib
 import pytest
@@ -27,8 +29,9 @@ from bridgehead.dns.serving import DnsMetrics, DnsServer, Limits, QueryLog
 from bridgehead.dns.serving import server as server_module
 from bridgehead.dns.zone import Zone, endpoints_by_address
 from bridgehead.dns.zone_sync import ZoneSync
+from bridgehead.objects.endpoint_slices import EndpointSlice
 from bridgehead.objects.kinds import ENDPOINT_SLICES, SERVICES
-from tests.unit.dns.world import build_zone, packet, read_objects, ready
+from tests.unit.dns.world import build_zone, never_resolve, packet, read_objects, ready
 
 from .api_world import DEADLINE, api_world, running, until
 from .dns_world import ask, connection, data_of, dig, dns, framed, read_framed, send
@@ -92,7 +95,12 @@ async def test_answers_follow_changes_of_the_cluster():
 
 async def test_a_slice_is_read_once_for_the_names_of_all_its_addresses(monkeypatch):
     read = []
-    monkeypatch.setattr(module, "endpoints_by_address", lambda one: read.append(one) or endpoints_by_address(one))
+
+    def note(one: EndpointSlice) -> Any:
+        read.append(one)
+        return endpoints_by_address(one)
+
+    monkeypatch.setattr(module, "endpoints_by_address", note)
     async with api_world() as world, ApiClient(world.config) as client:
         zone = Zone()
         zone_sync = ZoneSync(client, zone, DnsMetrics())
@@ -259,7 +267,7 @@ async def test_dig_accepts_the_answers():
 
 async def test_a_tcp_connection_carries_many_messages_and_an_invalid_one_closes_it():
     responder = ready(build_zone(read_objects("{kind: Service, metadata: {name: web}, spec: {clusterIP: 10.96.0.9}}")))
-    server = DnsServer(responder, None, Limits(idle_seconds=20, connections=2))
+    server = DnsServer(responder, never_resolve, Limits(idle_seconds=20, connections=2))
     port = server.bind("127.0.0.1", 0)
 
     async def there_are(count: int) -> None:
@@ -305,7 +313,7 @@ def test_another_port_is_chosen_if_the_first_is_in_use_for_udp(monkeypatch):
 
 async def test_an_idle_tcp_connection_is_closed():
     responder = ready(build_zone(read_objects("{kind: Service, metadata: {name: web}, spec: {clusterIP: 10.96.0.9}}")))
-    server = DnsServer(responder, None, Limits(idle_seconds=0.2))
+    server = DnsServer(responder, never_resolve, Limits(idle_seconds=0.2))
     port = server.bind("127.0.0.1", 0)
     async with running(server.run()):
         async with connection(port) as (one, _), connection(port) as (two, _):
@@ -314,7 +322,7 @@ async def test_an_idle_tcp_connection_is_closed():
 
 
 async def test_an_open_tcp_connection_at_shutdown_logs_nothing(caplog):
-    server = DnsServer(ready(build_zone(())), None)
+    server = DnsServer(ready(build_zone(())), never_resolve)
     port = server.bind("127.0.0.1", 0)
     async with connection(port) as (one, _):
         async with running(server.run()):
@@ -388,7 +396,7 @@ async def ask_until_answered(udp: socket.socket, question: bytes) -> dnslib.DNSR
 
 async def test_malformed_messages_do_not_affect_other_clients():
     responder = ready(build_zone(read_objects("{kind: Service, metadata: {name: web}, spec: {clusterIP: 10.96.0.9}}")))
-    server = DnsServer(responder, None)
+    server = DnsServer(responder, never_resolve)
     port = server.bind("127.0.0.1", 0)
     good = bytes(dnslib.DNSRecord.question(WEB).pack())
     async with running(server.run()):
@@ -442,7 +450,7 @@ async def test_a_new_configuration_is_applied_without_a_lost_query():
 
 
 async def test_a_changed_corefile_is_loaded_and_an_invalid_one_is_ignored():
-    results = [
+    results: list[DnsConfig | ConfigInvalid] = [
         DnsConfig(),
         ConfigInvalid("no"),
         DnsConfig(),
@@ -462,6 +470,7 @@ async def test_a_changed_corefile_is_loaded_and_an_invalid_one_is_ignored():
     assert [str(one) if isinstance(one, ConfigInvalid) else one.cache.capacity for one in found] == [
         "no", 1, "no", DnsConfig().cache.capacity
     ]  # fmt: skip
+    assert isinstance(following, AsyncGenerator)
     await following.aclose()
 
 

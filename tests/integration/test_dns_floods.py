@@ -22,7 +22,7 @@ from bridgehead.dns.serving import DnsServer, Limits
 from bridgehead.dns.upstreams.cache import Cache
 from bridgehead.dns.upstreams.forward import Forwarder
 from tests.unit.dns.test_responder import headless
-from tests.unit.dns.world import build_zone, packet, read_objects, ready
+from tests.unit.dns.world import build_zone, never_resolve, packet, read_objects, ready
 
 from .api_world import running, until
 from .dns_world import connection, data_of, framed, read_framed
@@ -240,7 +240,7 @@ async def test_an_alias_that_is_its_own_target_appears_once(kind):
 
 
 async def test_one_connection_carries_many_pipelined_messages():
-    server = DnsServer(responder(), None)
+    server = DnsServer(responder(), never_resolve)
     port = server.bind("127.0.0.1", 0)
     async with running(server.run()), connection(port) as (reader, writer):
         writer.write(framed(packet(WEB)) * 2000)

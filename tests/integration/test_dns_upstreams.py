@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import dnslib
 import pytest
 
 from bridgehead.client import ApiClient
-from bridgehead.dns.answering import HostTable, Resolver, Rewriter, Templates, Unresolved
+from bridgehead.dns.answering import HostTable, Resolver, Rewriter, Templates
 from bridgehead.dns.config import (
     CacheSettings,
     DnsConfig,
@@ -31,7 +32,7 @@ from bridgehead.dns.upstreams.forward import Forwarder, OutgoingQuery
 from bridgehead.dns.upstreams.routing import Denial, plan_forwarders
 from bridgehead.dns.zone import Zone
 from bridgehead.objects.kinds import SERVICES
-from tests.unit.dns.world import build_zone, packet, read_objects, ready
+from tests.unit.dns.world import build_zone, packet, read_objects, ready, unresolved
 
 from .api_world import api_world, until
 from .dns_world import FakeUpstream, always, ask, data_of, dns
@@ -68,8 +69,7 @@ class World:
         self.forwarder._attempt_seconds = seconds
 
     async def ask(self, name: str, kind: str = "A", **options) -> dnslib.DNSRecord:
-        question = self.responder.respond_untrusted(packet(name, kind, **options))
-        assert isinstance(question, Unresolved)
+        question = unresolved(self.responder, packet(name, kind, **options))
         return dnslib.DNSRecord.parse(await self.resolver.resolve(question, CLIENT))
 
 
@@ -130,7 +130,7 @@ async def test_the_ad_flag_is_returned_to_clients_that_request_it(is_authentic):
             assert (await world.ask("www.example.com", ad=1)).header.ad == is_authentic
             assert (await world.ask("www.example.com", edns=1232, flags="do")).header.ad == is_authentic
     renamed = ready(Zone(), rewriter=Rewriter([make_rule("exact", "old.example", "www.example.com", is_last=True)]))
-    question = renamed.respond_untrusted(packet("old.example", ad=1))
+    question = unresolved(renamed, packet("old.example", ad=1))
     found = await Resolver(renamed, {b"\0": world.forwarder}, world.cache).resolve(question, CLIENT)
     assert (dnslib.DNSRecord.parse(found).header.ad, len(dnslib.DNSRecord.parse(found).rr)) == (0, 1)
 
@@ -159,16 +159,17 @@ async def test_uncached_names_are_queried_each_time(cached, uncached, times):
 
 
 async def test_policies_order_the_upstreams():
+    servers = tuple(Server("127.0.0.1", port) for port in range(1, 9))
     config = DnsConfig(
-        upstreams=tuple(Server("127.0.0.1", port) for port in range(1, 9)),
-        stub_domains=(("lan", tuple(Server("127.0.0.1", port) for port in range(1, 9))),),
+        upstreams=servers,
+        stub_domains=(("lan", servers),),
         forwarding=(("lan", ForwardSettings(policy="sequential")), ("", ForwardSettings(policy="round_robin"))),
     )
-    forwarders = plan_forwarders(config, lambda server: False)
+    forwarders: Any = plan_forwarders(config, lambda server: False)
     orders = {name: [tuple(forwarder._order()) for _ in range(20)] for name, forwarder in forwarders.items()}
-    assert set(orders[b"\3lan\0"]) == {config.upstreams}
-    assert [order[0] for order in orders[b"\0"][:9]] == [*config.upstreams, config.upstreams[0]]
-    random = plan_forwarders(replace(config, forwarding=()), lambda server: False)[b"\0"]
+    assert set(orders[b"\3lan\0"]) == {servers}
+    assert [order[0] for order in orders[b"\0"][:9]] == [*servers, servers[0]]
+    random: Any = plan_forwarders(replace(config, forwarding=()), lambda server: False)[b"\0"]
     assert len({tuple(random._order()) for _ in range(20)}) > 1
 
 
@@ -261,7 +262,7 @@ async def test_a_truncated_answer_is_retried_over_tcp():
     async with FakeUpstream(answer) as upstream:
         world = World(upstream)
         assert (await world.ask("www.example.com")).header.tc == 1
-        question = world.responder.respond_untrusted(packet("www.example.com"), is_udp=False)
+        question = unresolved(world.responder, packet("www.example.com"), udp=False)
         assert len(dnslib.DNSRecord.parse(await world.resolver.resolve(question, CLIENT)).rr) == 200
         assert len(upstream.asked) == 2  # UDP, TCP; then from the cache
         world.forwarder.close()
@@ -446,7 +447,7 @@ async def test_stale_answers_are_verified_first():
             assert (rcode(stale), stale.rr[0].ttl) == ("NOERROR", 0)
 
 
-async def test_verifying_may_have_a_time_limit():
+async def test_verifying_may_have_a_time_limit(monkeypatch):
     release = asyncio.Event()
 
     async with FakeUpstream(lambda query, over_tcp: always(EXAMPLE)(query, over_tcp)) as upstream:
@@ -459,7 +460,7 @@ async def test_verifying_may_have_a_time_limit():
             await release.wait()
             return await ask(query)
 
-        world.forwarder.ask = wait
+        monkeypatch.setattr(world.forwarder, "ask", wait)
         assert (await world.ask("www.example.com")).rr[0].ttl == 0
         release.set()
 
@@ -544,7 +545,12 @@ async def test_clients_with_other_options_do_not_share_a_query():
     other = dnslib.EDNSOption(10, b"87654321")
     async with FakeUpstream(upstream) as server:
         world = World(server)
-        queries = [{"edns": 1232, "opts": [COOKIE]}, {"edns": 1232, "opts": [other]}, {"edns": 1232}, {}]
+        queries: list[dict[str, Any]] = [
+            {"edns": 1232, "opts": [COOKIE]},
+            {"edns": 1232, "opts": [other]},
+            {"edns": 1232},
+            {},
+        ]
         await asyncio.gather(*(world.ask("www.example.com", **query) for query in queries * 5))
     assert len(upstream.queries) == 4
 
@@ -621,7 +627,9 @@ def test_options_that_make_a_query_too_large_for_a_datagram_are_left_out():
         message = OutgoingQuery(question, edns=wire.Edns(1232, 0, True, options)).message()
         assert len(message) <= 1232
         assert (options in message) is is_passed_on
-        assert wire.parse_query_untrusted(message).edns.do
+        parsed = wire.parse_query_untrusted(message)
+        assert parsed.edns is not None
+        assert parsed.edns.do
 
 
 async def test_probes_find_out_that_a_server_is_silent_because_of_edns():
@@ -741,8 +749,9 @@ async def test_negative_answers_behind_an_alias_have_the_soa_and_aa():
 async def test_unknown_addresses_in_zones_of_the_cluster_do_not_exist():
     async with FakeUpstream(always(EXAMPLE)) as upstream:
         world = World(upstream)
-        denial = {b"\x0210\x07in-addr\4arpa\0": Denial(3, is_owned=True)}
-        world.resolver = Resolver(world.responder, {b"\0": world.forwarder} | denial, world.cache)
+        denial = Denial(3, is_owned=True)
+        forwarders: dict[bytes, Forwarder | Denial] = {b"\0": world.forwarder, b"\x0210\x07in-addr\4arpa\0": denial}
+        world.resolver = Resolver(world.responder, forwarders, world.cache)
         reply = await world.ask("1.2.3.10.in-addr.arpa", "PTR")
         assert (rcode(reply), reply.header.aa) == ("NXDOMAIN", 1)
         assert [str(rr.rname) for rr in reply.auth] == ["10.in-addr.arpa."]
@@ -822,7 +831,7 @@ async def test_autopath_resolves_the_search_list_of_pods_only():
         assert [str(rr.rdata) for rr in aliased.rr][-1] == "192.0.2.1"
         missing = await world.ask("nix.default.svc.cluster.local")
         assert (rcode(missing), missing.header.aa, len(missing.auth)) == ("NXDOMAIN", 1, 1)
-        question = world.responder.respond_untrusted(packet(first))
+        question = unresolved(world.responder, packet(first))
         for other_client in ("10.244.1.3", "10.244.9.9"):
             assert rcode(dnslib.DNSRecord.parse(await world.resolver.resolve(question, other_client))) == "NXDOMAIN"
         plain = world.responder.respond_untrusted(packet(first, "SRV"))
@@ -844,7 +853,7 @@ async def test_stub_domains_have_their_own_upstreams():
         assert corp.asked == ["x.corp.example. A", "corp.example. A"]
         assert general.asked == ["www.example.com. A", "xcorp.example. A"]
         only = Resolver(world.responder, {b"\4corp\7example\0": stub}, Cache(lambda: 0.0))
-        question = world.responder.respond_untrusted(packet("www.example.com"))
+        question = unresolved(world.responder, packet("www.example.com"))
         assert rcode(dnslib.DNSRecord.parse(await only.resolve(question, CLIENT))) == "REFUSED"
 
 

@@ -128,8 +128,8 @@ async def test_the_resources_of_a_whole_pod_are_resized(world):
     """Containers without limits of their own follow; one whose policy wants a restart for them restarts."""
     await world.start_kubelet()
     policy = [{"resourceName": "memory", "restartPolicy": "RestartContainer"}]
-    containers = [{"name": "app", "image": "app:1", "resizePolicy": policy}, {"name": "own", "image": "app:1"}]
-    containers[1]["resources"] = sized("50m", "16Mi")
+    own = {"name": "own", "image": "app:1", "resources": sized("50m", "16Mi")}
+    containers = [{"name": "app", "image": "app:1", "resizePolicy": policy}, own]
     await world.create("web", containers=containers, resources=sized("100m", "64Mi"))
     before = await world.until("web", lambda pod: pod.is_ready)
     assert (before.status.resources.limits, before.status.allocated_resources) == (

@@ -153,7 +153,14 @@ def test_exceeding_a_memory_limit_kills_the_whole_container(hierarchy: None) -> 
         bystander = start_in(group, lambda: time.sleep(600))
         neighbour = start_in(other, lambda: time.sleep(600))
         go, release = os.pipe()
-        greedy = start_in(group, lambda: os.read(go, 1) and [bytearray(MIB) for _ in range(200)] and time.sleep(600))
+
+        def take_too_much() -> None:
+            os.read(go, 1)
+            taken = [bytearray(MIB) for _ in range(200)]
+            time.sleep(600)
+            del taken
+
+        greedy = start_in(group, take_too_much)
         kills_before = group.oom_kills()
         os.write(release, b"!")
         result: dict[str, object] = {
@@ -254,11 +261,11 @@ def test_cgroups_of_a_killed_lab_are_removed_by_the_next_lab(hierarchy: None) ->
         finally:
             os._exit(1)
     os.close(writing)
-    group = f"{prepared.directory}/{os.read(reading, 100).decode()}"
+    directory = f"{prepared.directory}/{os.read(reading, 100).decode()}"
     refused = prepare_delegation("test", USER, USER)
     assert isinstance(refused, str)
     assert "still has processes" in refused
-    assert os.path.isdir(group), "a lab that runs keeps what it has"
+    assert os.path.isdir(directory), "a lab that runs keeps what it has"
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
     # The end of a lab's first process ends them all; here one of a container is left.

@@ -7,6 +7,7 @@ import os
 import tarfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -91,7 +92,7 @@ async def test_an_image_is_copied_as_its_overlay_would_show_it(world: World) -> 
         "ls /etc/old /var; ls /data; cat /kind/now; stat -c '%u %g %a %h' /log/one; stat -c '%u %g %a' /open;"
         " echo new >/data/c; dd if=/dev/zero of=/grown bs=1M count=3; echo done; sleep 2000"
     )
-    arguments = {"image": IMAGE, "args": (script,)}
+    arguments: dict[str, Any] = {"image": IMAGE, "args": (script,)}
     first = await world.start("p", **arguments, volume_directory=str(runs / "0"))
 
     async def is_done() -> bool:

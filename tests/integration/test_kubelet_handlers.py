@@ -393,9 +393,9 @@ async def test_exec_succeeds_and_fails_by_exit_code():
     target = Target(Container(name="c"), info.id, "10.0.0.2")
 
     async def perform(*command):
-        return await handlers.perform(LifecycleHandler(exec=ExecAction(command=command)), target, 2.0)
+        return await made.perform(LifecycleHandler(exec=ExecAction(command=command)), target, 2.0)
 
-    handlers = Handlers(runtime)
+    made = Handlers(runtime)
     assert (await perform("exit", "0")).success is True
     assert await perform("exit", "1") == Outcome(False, "message")
     slow = await perform("slow")

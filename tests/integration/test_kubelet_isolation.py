@@ -9,6 +9,7 @@ import signal
 import stat
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,7 @@ from bridgehead.kubelet.runtimes.runtime import (
     Seccomp,
     Security,
 )
-from tests.image_files import archive_of, busybox_entries, image_of, layer_of
+from tests.image_files import Entry, archive_of, busybox_entries, image_of, layer_of
 
 from .runtime_world import DEADLINE, FIRST_ID, Node, World, enter_world, make_node, until
 
@@ -466,8 +467,12 @@ IMAGE = "registry.example/volumes:1"
 @pytest.fixture(scope="module")
 def image_with_volumes(node: Node) -> str:
     """An image of two layers, with volumes and with directories of user 7."""
-    owned = {"uid": FIRST_ID + 7, "gid": FIRST_ID + 8, "mode": 0o750}
-    entries = [("data", {"type": b"5", **owned}), ("home", {"type": b"5", **owned}), ("data/file", owned)]
+    owned: dict[str, Any] = {"uid": FIRST_ID + 7, "gid": FIRST_ID + 8, "mode": 0o750}
+    entries: list[tuple[str, Entry]] = [
+        ("data", {"type": b"5", **owned}),
+        ("home", {"type": b"5", **owned}),
+        ("data/file", owned),
+    ]
     layers = (
         layer_of([*busybox_entries("sh", "ls", "stat", "touch"), ("data/old", "1"), ("real/deep/x", "2")]),
         layer_of([*entries, ("data/.wh.old", ""), ("link", {"type": b"2", "linkname": "/real"})]),

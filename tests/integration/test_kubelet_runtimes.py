@@ -13,8 +13,9 @@ import socket
 import stat
 import subprocess
 import tarfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -126,13 +127,14 @@ async def test_all_processes_of_a_container_end_with_its_first_process(world: Wo
 
 async def test_exits_are_published(world: World) -> None:
     exits = world.client.exits()
-    exit_event = asyncio.create_task(anext(exits))
+    exit_event = asyncio.ensure_future(anext(exits))
     await world.pod("p")
     await asyncio.sleep(0)
     container = await world.start("p", command=("sh", "-c", "exit 5"))
     async with asyncio.timeout(DEADLINE):
         exited = await exit_event
     assert (exited.id, exited.exit_code) == (container.id, 5)
+    assert isinstance(exits, AsyncGenerator)
     await exits.aclose()
 
 
@@ -183,9 +185,7 @@ async def test_only_the_newest_attempt_is_kept(world: World) -> None:
         ({"mounts": (Mount(source="/no/such", target="/x"),)}, 'failed to mount "/no/such": No such file or directory'),
     ],
 )
-async def test_containers_that_cannot_start_give_a_reason(
-    world: World, fields: dict[str, object], message: str
-) -> None:
+async def test_containers_that_cannot_start_give_a_reason(world: World, fields: dict[str, Any], message: str) -> None:
     await world.pod("p")
     with pytest.raises(RuntimeFailure) as caught:
         await world.start("p", **fields)
@@ -334,9 +334,16 @@ async def test_an_image_of_layers_runs_as_its_configuration_asks(world: World) -
         ),
     )
     empty = layer_of([])  # of steps that change nothing, as WORKDIR; images often have several
-    layers = (layers[0], empty, layers[1], empty, layers[2])
     image = image_of(
-        *layers, Entrypoint=["sh", "-c"], Cmd=["ls /etc /data; stat -c %a /open"], StopSignal="SIGUSR1", Env=["A=1"]
+        layers[0],
+        empty,
+        layers[1],
+        empty,
+        layers[2],
+        Entrypoint=["sh", "-c"],
+        Cmd=["ls /etc /data; stat -c %a /open"],
+        StopSignal="SIGUSR1",
+        Env=["A=1"],
     )
     store = ContentStore(world.node.directory / "content")
     store.root.mkdir(exist_ok=True)
@@ -619,7 +626,7 @@ async def test_a_terminal_hangs_up_when_its_session_is_closed(world: World) -> N
 
 async def test_containers_end_with_a_killed_runtime(fresh_world: World) -> None:
     exits = fresh_world.client.exits()
-    exit_event = asyncio.create_task(anext(exits))
+    exit_event = asyncio.ensure_future(anext(exits))
     await fresh_world.pod("p")
     await fresh_world.start("p", command=("sleep", "4444"))
     links = fresh_world.run("ip", "-o", "link")

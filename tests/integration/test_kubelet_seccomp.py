@@ -271,7 +271,7 @@ def test_programs_of_32_bits_are_filtered_by_the_same_profile():
 # Profiles in files.
 
 
-def local(*rules: dict, default: str = "SCMP_ACT_ALLOW", **fields: object) -> bytes:
+def local(*rules: dict[str, Any], default: str = "SCMP_ACT_ALLOW", **fields: object) -> bytes:
     profile = {"defaultAction": default, "syscalls": list(rules), **fields}
     return seccomp.localhost_filter(json.dumps(profile).encode(), DEFAULT)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -49,7 +50,7 @@ async def test_the_runtime_gets_the_effective_security_context(world):
     [sandbox] = world.runtime.sandbox_specs
     assert (sandbox.host_pid, sandbox.host_ipc) == (True, True)
     assert sandbox.sysctls == {"net.ipv4.ip_local_port_range": "1024 65535"}
-    shared = {"supplemental_groups": (8,), "seccomp": Seccomp(kind="Unconfined")}
+    shared: dict[str, Any] = {"supplemental_groups": (8,), "seccomp": Seccomp(kind="Unconfined")}
     assert [spec.security for spec in world.runtime.specs] == [
         Security(user=5, no_new_privileges=True, **shared),
         Security(user=5, group=3, **shared),

@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -508,7 +508,7 @@ def test_the_table_survives_a_flush_and_a_proxys_cleanup_and_ends_with_its_proce
 
 @in_namespace
 def test_without_the_table_the_kernels_own_checks_apply():
-    def refuse(*_: object, **__: object) -> object:
+    def refuse(*_: object, **__: object) -> Any:
         raise OSError(2, "no such expression")
 
     spoofing._table = refuse  # this process is the test's own

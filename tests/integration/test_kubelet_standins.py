@@ -116,7 +116,11 @@ def serve_late():
     output = stream_server.OutputBuffer()
     server = stream_server.StreamServer(after_round=output.flush)
     port = server.listen(0, lambda peer: Late(output))
-    raise SystemExit(server.serve(lambda: os.write(1, b"%d\n" % port)))
+
+    def write_port() -> None:
+        os.write(1, b"%d\n" % port)
+
+    raise SystemExit(server.serve(write_port))
 
 
 def test_late_answers_hold_no_other_connection_and_are_logged_once():

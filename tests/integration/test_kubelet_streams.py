@@ -46,6 +46,7 @@ async def world(tmp_path):
         try:
             yield world
         finally:
+            assert isinstance(world.runtime, ProcessRuntime)
             for process in world.runtime.processes:
                 process.kill()
                 await process.wait()

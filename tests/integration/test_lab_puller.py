@@ -105,9 +105,8 @@ def waiting(root: Path, program: str = PROGRAM) -> Iterator[tuple[int, subproces
     with subprocess.Popen(["sleep", "600"]) as lab:
         try:
             subprocess.run([sys.executable, "-c", FORK, str(root), str(lab.pid), program], check=True, timeout=60)
-            found: list[int] = []
-            until(lambda: bool(found.extend(in_directory(files.content)) or found))
-            [pid] = found
+            until(lambda: bool(in_directory(files.content)))
+            [pid] = in_directory(files.content)
             until(lambda: Path(f"/proc/{pid}/comm").read_text() == "bridgehead-pull\n")
             yield pid, lab
         finally:

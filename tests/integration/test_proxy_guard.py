@@ -101,7 +101,7 @@ async def test_repeated_foreign_changes_are_logged_and_repaired_more_slowly() ->
         while not lines.count("the next one waits"):
             repairs = lines.count("; repaired ")  # it may be repaired before we know that the command has ended
             await run("nft flush ruleset")
-            await eventually(lambda repairs=repairs: lines.count("; repaired ") > repairs)  # type: ignore[misc]
+            await eventually(lambda repairs=repairs: lines.count("; repaired ") > repairs)
         assert agent.metrics.repairs._value.get() == 6
         assert 0.5 < agent._guard.due_in() <= 1.0 or lines.texts[-1].endswith("waits 1 s")
 

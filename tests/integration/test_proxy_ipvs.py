@@ -401,7 +401,7 @@ def world_in_either_mode(request: pytest.FixtureRequest, world: World) -> Iterat
 def test_sctp_associations_reach_every_pod(world_in_either_mode: World) -> None:
     world = world_in_either_mode
     world.ask("serve_sctp")
-    spec = {"type": "NodePort", "nodePort": 30080, "addresses": (WEB4, WEB6)}
+    spec: dict[str, Any] = {"type": "NodePort", "nodePort": 30080, "addresses": (WEB4, WEB6)}
     world.put(sctp(service(**spec)), sctp(slice_of(*PODS)), sctp(slice_of(*PODS, family=6)))
 
     def ask(where: str, address: str, port: int, times: int, source_port: int = 0) -> list[str]:

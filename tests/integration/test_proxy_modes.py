@@ -102,7 +102,7 @@ def refusal_of(where: str, address: str) -> str:
 @pytest.mark.parametrize("udp", [False, True])
 @pytest.mark.parametrize("where", CLIENT_SIDES)
 def test_every_address_of_a_service_without_endpoints_refuses(world: World, where: str, udp: bool) -> None:
-    spec = {"type": "LoadBalancer", "nodePort": 30080, "externalIPs": [EXTERNAL, EXTERNAL6]}
+    spec: dict[str, Any] = {"type": "LoadBalancer", "nodePort": 30080, "externalIPs": [EXTERNAL, EXTERNAL6]}
     balanced = service(addresses=(WEB4, WEB6), udp=udp, **spec)
     balanced["status"] = {"loadBalancer": {"ingress": [{"ip": LOAD_BALANCER}, {"ip": LOAD_BALANCER6}]}}
     world.put(balanced)
@@ -196,7 +196,7 @@ def test_an_address_of_the_node_is_an_external_ip_of_udp(world: World) -> None:
 
 
 def test_local_traffic_policy_keeps_the_clients_address_and_serves_cluster_clients_everywhere(world: World) -> None:
-    spec = {"type": "NodePort", "nodePort": 30080, "externalTrafficPolicy": "Local"}
+    spec: dict[str, Any] = {"type": "NodePort", "nodePort": 30080, "externalTrafficPolicy": "Local"}
     here, there = slice_of("pod2"), slice_of("pod3", node="node2")
     there["metadata"]["name"] = "elsewhere"
     world.put(service(**spec), here, there)
@@ -212,7 +212,7 @@ def test_local_traffic_policy_keeps_the_clients_address_and_serves_cluster_clien
 
 
 def test_a_pod_reaches_itself_through_a_node_port_of_another_node(world: World) -> None:
-    spec = {"type": "NodePort", "nodePort": 30080, "externalTrafficPolicy": "Local"}
+    spec: dict[str, Any] = {"type": "NodePort", "nodePort": 30080, "externalTrafficPolicy": "Local"}
     world.put(service(**spec), slice_of("pod1", node="node2"))
 
     assert world.connect("pod1", NODE4, 30080) == [f"pod1 from {NODE4}"]
@@ -236,7 +236,7 @@ def test_a_serving_terminating_endpoint_is_used_when_none_is_ready(world: World)
     ready, draining = {"ready": True}, {"ready": False, "serving": True, "terminating": True}
 
     def put(here: dict[str, bool], there: dict[str, bool]) -> None:
-        spec = {"type": "NodePort", "nodePort": 30080, "externalTrafficPolicy": "Local"}
+        spec: dict[str, Any] = {"type": "NodePort", "nodePort": 30080, "externalTrafficPolicy": "Local"}
         both = slice_of("pod1"), slice_of("pod2", node="node2")
         both[1]["metadata"]["name"] = "elsewhere"
         for slice_, conditions in zip(both, (here, there), strict=True):
@@ -344,7 +344,7 @@ def test_an_allowed_node_reaches_its_own_load_balancer_address(world: World) -> 
 @pytest.mark.parametrize("shared_world", ["iptables-nft", "iptables-legacy", IPVS], indirect=True)
 def test_health_check_ports_are_open_under_a_restrictive_firewall(world: World) -> None:
     command = "iptables-legacy" if world.mode == "ipvs" else world.mode
-    spec = {"type": "LoadBalancer", "externalTrafficPolicy": "Local", "healthCheckNodePort": 31234}
+    spec: dict[str, Any] = {"type": "LoadBalancer", "externalTrafficPolicy": "Local", "healthCheckNodePort": 31234}
     world.run(command, "-A", "INPUT", "-p", "tcp", "-j", "DROP")
     try:
         world.put(service(**spec), slice_of("pod1"))
@@ -385,7 +385,7 @@ def test_affinity_survives_other_changes_of_pods_and_moves_when_the_pod_is_remov
 def test_affinity_holds_across_all_addresses_of_the_service(world: World) -> None:
     # Addresses that no other test uses: IPVS remembers a client longer than its virtual server was away.
     address, external, node_port = "10.96.0.77", "203.0.113.77", 30077
-    spec = {"type": "NodePort", "nodePort": node_port, "externalIPs": [external]}
+    spec: dict[str, Any] = {"type": "NodePort", "nodePort": node_port, "externalIPs": [external]}
     world.put(sticky(addresses=(address,), **spec), slice_of(*PODS))
 
     (chosen,) = pods_of(world, "client", address, times=1)
@@ -514,7 +514,7 @@ def test_a_host_port_leads_to_its_pod(world: World) -> None:
 
 
 @pytest.mark.parametrize("host", [{}, {"hostIP": "127.0.0.1"}], ids=["everywhere", "loopback"])
-def test_a_host_port_answers_on_the_loopback_for_the_node_alone(world: World, host: dict[str, str]) -> None:
+def test_a_host_port_answers_on_the_loopback_for_the_node_alone(world: World, host: dict[str, Any]) -> None:
     world.run("sysctl", "-qw", "net.ipv4.conf.pod1.route_localnet=1")  # the runtime does it for pods with host ports
     world.put_pod(host_port_pod("pod1", hostPort=18080, **host))
 
@@ -556,7 +556,7 @@ def test_host_ports_of_different_addresses_and_protocols_do_not_clash(world: Wor
 
 
 @pytest.mark.parametrize("host", [{}, {"hostIP": NODE4}], ids=["everywhere", "one"])
-def test_a_host_port_comes_before_external_ips_of_its_node(world: World, host: dict[str, str]) -> None:
+def test_a_host_port_comes_before_external_ips_of_its_node(world: World, host: dict[str, Any]) -> None:
     world.put(service(externalIPs=[NODE4]), slice_of("pod2"))
     assert answered_by(world.connect("client", NODE4, 80)) == {"pod2": 1}
 

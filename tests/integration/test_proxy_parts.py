@@ -20,7 +20,7 @@ pytestmark = pytest.mark.integration
 
 LIMITS = {"nftables": 12, "iptables-nft": 10_000, "userspace": 12}  # elements, bytes, elements
 Objects = tuple[dict[str, Any], list[dict[str, Any]]]
-STICKY = {"sessionAffinity": "ClientIP", "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 60}}}
+STICKY: dict[str, Any] = {"sessionAffinity": "ClientIP", "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 60}}}
 
 
 def some(name: str, number: int, *pods: str, udp: bool = False, **spec: Any) -> Objects:

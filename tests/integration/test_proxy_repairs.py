@@ -49,9 +49,9 @@ def frontends(service: int) -> ServiceFrontends:
             ),
             (FrontendKey(node_port, "udp", 30100 + service), {"affinity_seconds": 600}),
         ):
-            found.append(Frontend(key=key, owner=owner, backends=backends[: service % 3], **more))  # type: ignore[arg-type]
-    addresses = tuple(str(ip_address(f"{net}{service + 1}")) for net in ("10.96.0.", "fd00:96::"))
-    return ServiceFrontends(service=ObjectKey("default", f"s{service}"), frontends=tuple(found), cluster_ips=addresses)
+            found.append(Frontend(key=key, owner=owner, backends=backends[: service % 3], **more))
+    ips = tuple(str(ip_address(f"{net}{service + 1}")) for net in ("10.96.0.", "fd00:96::"))
+    return ServiceFrontends(service=ObjectKey("default", f"s{service}"), frontends=tuple(found), cluster_ips=ips)
 
 
 @dataclass

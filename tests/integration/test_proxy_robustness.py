@@ -155,7 +155,7 @@ async def check_reports(
             elif step == 3:  # somebody removes everything
                 sh("nft flush ruleset")
             api.put(ENDPOINT_SLICES, slice_of("good", f"10.244.9.{step}"))
-            await eventually(lambda step=step: f"10.244.9.{step}" in sh(LISTING[name]))  # type: ignore[misc]
+            await eventually(lambda step=step: f"10.244.9.{step}" in sh(LISTING[name]))
             listing = sh(LISTING[name])
             for odd, (_, _, expected, served) in ODD.items():
                 shown = f"Service default/{odd}: " if odd.isprintable() and len(odd) < 80 else repr(odd)[1:12]

@@ -347,7 +347,12 @@ async def test_a_client_that_disconnects_during_backend_selection_leaves_nothing
                 _, writer = await relay.connect()
                 writer.close()
             seen = set[Connection]()
-            await eventually(lambda: seen.update(relay.connections) or len(seen) == 5)
+
+            def all_seen() -> bool:
+                seen.update(relay.connections)
+                return len(seen) == 5
+
+            await eventually(all_seen)
         assert not relay.connections
 
 

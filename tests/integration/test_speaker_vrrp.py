@@ -219,28 +219,28 @@ async def test_addresses_have_one_master_that_changes_when_it_fails():
 
         # A killed speaker takes its keepalived along, with the addresses, also one that is stopped.
         for stopped in (False, True):
-            before = keepalived_of(world, master)
-            for pid in before if stopped else ():
+            processes = keepalived_of(world, master)
+            for pid in processes if stopped else ():
                 os.kill(pid, signal.SIGSTOP)
             world.speakers[master].signal(signal.SIGKILL)
             await until_master(BOTH, *others(master))
-            await until_ended(before)
+            await until_ended(processes)
             world.start_speaker(master)
             await until_master(BOTH, master)
 
         # A keepalived of which a process is killed or stopped is replaced, and leaves no address behind. A stopped one
         # is killed, so that it cannot go on later.
         for number, which in ((signal.SIGKILL, 1), (signal.SIGSTOP, 0)):
-            before = keepalived_of(world, master)
-            os.kill(before[which], number)
+            processes = keepalived_of(world, master)
+            os.kill(processes[which], number)
 
-            async def is_replaced(before: list[int] = before) -> bool:
+            async def is_replaced(processes: list[int] = processes) -> bool:
                 now = keepalived_of(world, master)
-                return len(now) == len(before) and not set(now) & set(before)
+                return len(now) == len(processes) and not set(now) & set(processes)
 
             await until(is_replaced)
             await until_master(BOTH, master)
-            await until_ended(before)
+            await until_ended(processes)
 
         # Without endpoints, no node has the addresses.
         for name in ("web", "external", "later"):

@@ -177,7 +177,7 @@ ODD: dict[str, Reply] = {
     "header.x": raw(HEADER),
     "no-header.x": raw(b"\x85\x80\0\1\0\1"),
     "other-id.x": lambda message, query: [b"\0\0" + message[2:], *zone("other-id.x 5 A 10.0.0.1")(message, query)],
-    "twice.x": lambda message, query: zone("twice.x 5 A 10.0.0.1")(message, query) * 2,
+    "twice.x": lambda message, query: [*zone("twice.x 5 A 10.0.0.1")(message, query)] * 2,
     "trailing.x": lambda message, query: [zone("trailing.x 5 A 10.0.0.1")(message, query)[0] + b"\0"],
     "loop.x": lambda message, query: [message[:2] + HEADER + b"\xc0\x0c\0\1\0\1\xc0\x0c\0\1\0\1\0\0\0\5\0\4abcd"],
     "label.x": lambda message, query: [message[:2] + HEADER + b"\x80\x0c\0\1\0\1"],

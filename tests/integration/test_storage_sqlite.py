@@ -12,10 +12,11 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from bridgehead.storage import AlreadyExists, Facts, Key, Store, StoreBroken, StoreDamaged, TooOld
+from bridgehead.storage import AlreadyExists, Change, Facts, Key, Store, StoreBroken, StoreDamaged, TooOld
 from bridgehead.storage.sqlite import Database, SqliteStore
 
 pytestmark = pytest.mark.integration
@@ -27,7 +28,7 @@ def pod(name: str) -> Key:
     return Key("pods", "default", name)
 
 
-async def put(store: Store, name: str, size: int = 0, **facts: object) -> int:
+async def put(store: Store, name: str, size: int = 0, **facts: Any) -> int:
     value = {"metadata": {"name": name}, "text": "x" * size}
     return (await store.create(pod(name), value, Facts(**facts))).revision
 
@@ -138,7 +139,7 @@ async def test_concurrent_writes_share_a_commit(store: SqliteStore, monkeypatch:
     started, go_on = threading.Event(), threading.Event()
     commit = Database.commit
 
-    def counted(database: Database, changes: list[object]) -> None:
+    def counted(database: Database, changes: list[Change]) -> None:
         commits.append(len(changes))
         started.set()
         if not go_on.wait(DEADLINE):
@@ -190,7 +191,7 @@ async def test_a_failed_commit_fails_the_writes_that_follow_it(
     await put(store, "a")
     started, go_on = threading.Event(), threading.Event()
 
-    def failing(database: Database, changes: list[object]) -> None:
+    def failing(database: Database, changes: list[Change]) -> None:
         started.set()
         if not go_on.wait(DEADLINE):
             raise AssertionError("nobody let the commit go on")
