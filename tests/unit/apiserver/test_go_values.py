@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridgehead.apiserver.go_values import conversion_error, go_type, go_value
+from bridgehead.apiserver.go_values import conversion_error, go_type, go_value, number_text
 from tests.unit.apiserver.world import open_world
 
 
@@ -46,3 +46,24 @@ async def test_an_item_without_its_merge_key_is_printed_as_by_fmt():
 
 def test_each_type_has_an_error():
     assert conversion_error("array", "bool") == "unrecognized type: bool"
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (5, "5"),
+        (5.0, "5"),
+        (0.5, "0.5"),
+        (-2.5, "-2.5"),
+        (1e6, "1e+06"),
+        (-1.5e7, "-1.5e+07"),
+        (1e-5, "1e-05"),
+        (1e22, "1e+22"),
+        (-3e-7, "-3e-07"),
+        (0.0, "0"),
+        (1234567.5, "1.2345675e+06"),
+        (123456.5, "123456.5"),
+    ],
+)
+def test_numbers_look_as_in_go(number: float, text: str) -> None:
+    assert number_text(number) == text

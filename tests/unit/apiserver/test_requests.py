@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -27,15 +28,15 @@ async def world() -> AsyncIterator[World]:
         yield world
 
 
-def config_map(name: str = "one", **more: object) -> dict[str, object]:
+def config_map(name: str = "one", **more: Any) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, **more}, "data": {"k": "v"}}
 
 
-def service(name: str = "web") -> dict[str, object]:
+def service(name: str = "web") -> dict[str, Any]:
     return {"metadata": {"name": name}, "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]}}
 
 
-def deployment() -> dict[str, object]:
+def deployment() -> dict[str, Any]:
     labels = {"app": "web"}
     template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "nginx"}]}}
     return {
@@ -44,10 +45,10 @@ def deployment() -> dict[str, object]:
     }
 
 
-async def create_pod(world: World, name: str = "p", **spec: object) -> dict[str, object]:
+async def create_pod(world: World, name: str = "p", **spec: Any) -> dict[str, Any]:
     await world.call("POST", "/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "default"}})
     pod = {"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "nginx"}], **spec}}
-    created: dict[str, object] = await world.create(PODS, pod)
+    created: dict[str, Any] = await world.create(PODS, pod)
     return created
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -62,9 +63,10 @@ async def filled_store() -> MemoryStore:
             ],
         }
         status = {"resourceClaimStatuses": [{"name": "made", "resourceClaimName": f"made-for-{name}"}]}
-        pod = {"metadata": {"name": name, "namespace": "n", "uid": name}, "spec": spec, "status": status}
+        of_pod: dict[str, Any] = {"name": name, "namespace": "n", "uid": name}
+        pod = {"metadata": of_pod, "spec": spec, "status": status}
         if name == "mirror":
-            pod["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "hash"}
+            of_pod["annotations"] = {"kubernetes.io/config.mirror": "hash"}
         await store.create(Key("pods", "n", name), pod, Facts(fields={"spec.nodeName": node}))
         csi = {
             "nodeStageSecretRef": {"name": f"stage-of-{name}", "namespace": "vault"},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from bridgehead.apiserver.access.authorization import refusal
@@ -36,6 +38,10 @@ class Rights:
     def check(self, user: User, request: RequestInfo) -> None:
         if not self.decide(user, request).allowed:
             raise refusal(user, request)
+
+
+def ask(user: User, headers: list[tuple[bytes, bytes]], info: RequestInfo, rights: Any) -> User:
+    return impersonate(user, headers, info, rights)
 
 
 def headers(user="", *, uid="", groups=(), **extra):
@@ -149,20 +155,20 @@ def of(mode, resource, name, namespace=""):
     ],
 )
 def test_each_part_takes_a_right(wanted, rights, user):
-    assert impersonate(AGENT, wanted, PODS, Rights(*rights)) == user
+    assert ask(AGENT, wanted, PODS, Rights(*rights)) == user
     # All of the rights are needed.
     for missing in rights:
         with pytest.raises(ApiStatus) as refused:
-            impersonate(AGENT, wanted, PODS, Rights(*(right for right in rights if right != missing)))
+            ask(AGENT, wanted, PODS, Rights(*(right for right in rights if right != missing)))
         assert refused.value.code == 403
 
 
 def test_requests_without_headers_and_by_administrators():
-    assert impersonate(BOB, [(b"accept", b"x")], PODS, Rights()) is BOB
-    assert impersonate(BOB, [(b"impersonate-user", b"")], PODS, Rights()) is BOB
+    assert ask(BOB, [(b"accept", b"x")], PODS, Rights()) is BOB
+    assert ask(BOB, [(b"impersonate-user", b"")], PODS, Rights()) is BOB
     for user in ("eve", "system:node:node1", "system:serviceaccount:a:b", "system:serviceaccount:a:B", "system:node:"):
         rights = Rights(("*",))
-        assert impersonate(BOB, headers(user), PODS, rights).name == user
+        assert ask(BOB, headers(user), PODS, rights).name == user
         assert rights.asked[0][0].startswith("impersonate-on:")
 
 
@@ -207,23 +213,23 @@ def test_requests_without_headers_and_by_administrators():
 )  # fmt: skip
 def test_refusals_are_those_of_the_first_mode(wanted, request_, rights, message):
     with pytest.raises(ApiStatus) as refused:
-        impersonate(BOB, wanted, request_, Rights(*rights))
+        ask(BOB, wanted, request_, Rights(*rights))
     assert (refused.value.code, refused.value.message) == (403, message)
 
 
 def test_names_are_utf_8():
-    wanted = impersonate(BOB, headers("josé", groups=("größe",)), PODS, Rights(("*",)))
+    wanted = ask(BOB, headers("josé", groups=("größe",)), PODS, Rights(("*",)))
     assert (wanted.name, wanted.groups) == ("josé", ("größe", "system:authenticated"))
-    assert impersonate(BOB, [(b"impersonate-user", b"\xff")], PODS, Rights(("*",))).name == "\ufffd"
+    assert ask(BOB, [(b"impersonate-user", b"\xff")], PODS, Rights(("*",))).name == "\ufffd"
 
 
 def test_parts_without_a_user_are_refused():
     with pytest.raises(ApiStatus) as refused:
-        impersonate(BOB, headers(uid="7", groups=["a", "b"], k="v"), PODS, Rights(("*",)))
+        ask(BOB, headers(uid="7", groups=["a", "b"], k="v"), PODS, Rights(("*",)))
     assert (refused.value.code, refused.value.message) == (
         400,
         'requested &user.DefaultInfo{Name:"", UID:"7", Groups:[]string{"a", "b"}, '
         'Extra:map[string][]string{"k":[]string{"v"}}} without impersonating a user name',
     )
     with pytest.raises(ApiStatus, match=r"Groups:\[\]string\(nil\), Extra:map\[string\]\[\]string\(nil\)"):
-        impersonate(BOB, headers(uid="7"), PODS, Rights())
+        ask(BOB, headers(uid="7"), PODS, Rights())

@@ -421,8 +421,9 @@ async def test_the_issuer_publishes_its_keys(world):
     keys = jwt.PyJWKSet.from_dict(answer.json)
     token = await issue(world, audiences=["oidc-discovery-test"])
     key = keys[jwt.get_unverified_header(token)["kid"]]
-    unexpired = {"verify_exp": False}
-    verified = jwt.decode(token, key.key, algorithms=["RS256"], audience="oidc-discovery-test", options=unexpired)
+    verified = jwt.decode(
+        token, key.key, algorithms=["RS256"], audience="oidc-discovery-test", options={"verify_exp": False}
+    )
     assert verified["sub"] == "system:serviceaccount:default:default"
     account = User("system:serviceaccount:default:default", ("system:serviceaccounts", "system:authenticated"))
     assert (await world.call("GET", "/openid/v1/jwks", user=account)).status == 200

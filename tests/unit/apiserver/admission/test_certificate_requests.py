@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from bridgehead.apiserver.http.user import User
@@ -48,7 +50,7 @@ async def test_approval_and_signing_need_rights_for_the_signer(world):
     approval = {"status": {"conditions": [{"type": "Approved", "status": "True", "reason": "Tested"}]}}
     certificate = {"status": {"certificate": make_certificate()}}
 
-    async def patch(view: str, body: dict) -> tuple[int, str]:
+    async def patch(view: str, body: dict[str, Any]) -> tuple[int, str]:
         headers = {"content-type": "application/merge-patch+json"}
         answer = await world.call("PATCH", f"{URL}/a/{view}?fieldManager=tester", body, user=ALICE, headers=headers)
         return answer.status, answer.json.get("message", "")

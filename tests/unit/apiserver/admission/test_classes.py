@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -84,7 +85,7 @@ async def test_an_ingress_gets_the_newest_default_class(world):
 
 
 async def test_a_pod_gets_the_overhead_of_its_runtime(world):
-    scheduling = {"nodeSelector": {"kvm": "yes"}, "tolerations": [{"key": "kvm", "operator": "Exists"}]}
+    scheduling: dict[str, Any] = {"nodeSelector": {"kvm": "yes"}, "tolerations": [{"key": "kvm", "operator": "Exists"}]}
     runtime = {"metadata": {"name": "kata"}, "handler": "kata", "overhead": {"podFixed": {"cpu": "250m"}}}
     await world.create(RUNTIMES, {**runtime, "scheduling": scheduling})
     spec = (await world.create(PODS, pod(runtimeClassName="kata")))["spec"]
@@ -104,7 +105,7 @@ async def test_an_ingress_without_a_controller_is_warned_of(world):
         ['299 - "nothing in this cluster acts on this Ingress, because this Ingress names no class; install an ingress '
          'controller, and name its class in spec.ingressClassName"'],
     )  # fmt: skip
-    classed = {"metadata": {"name": "b"}, "spec": {**BACKEND, "ingressClassName": "nginx"}}
+    classed: dict[str, Any] = {"metadata": {"name": "b"}, "spec": {**BACKEND, "ingressClassName": "nginx"}}
     answer = await world.call("POST", INGRESSES, classed)
     assert "because it has no IngressClass nginx;" in answer.header("warning")[0]
     await world.create(INGRESS_CLASSES, {"metadata": {"name": "nginx"}, "spec": {"controller": "k8s.io/ingress-nginx"}})

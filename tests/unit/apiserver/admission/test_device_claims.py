@@ -45,7 +45,7 @@ async def allow(world: World, name: str, resource: str, verbs: str) -> None:
 
 async def write(world: World, status: Any, user: User | None = None) -> Answer:
     headers = {"content-type": "application/merge-patch+json"}
-    given = {} if user is None else {"user": user}
+    given: dict[str, Any] = {} if user is None else {"user": user}
     return await world.call("PATCH", f"{URL}/a/status", {"status": status}, headers=headers, **given)
 
 

@@ -29,8 +29,8 @@ async def world():
             taints = [{"key": "dedicated", "value": "db", "effect": "NoSchedule"}]
             node = {"metadata": {"name": name, "labels": labels}, "spec": {"taints": taints}}
             await world.create("/api/v1/nodes", node)
-        for name, node in (("mine", "node1"), ("theirs", "node2")):
-            await world.create(PODS, pod(name, node))
+        for name, node_name in (("mine", "node1"), ("theirs", "node2")):
+            await world.create(PODS, pod(name, node_name))
         yield world
 
 

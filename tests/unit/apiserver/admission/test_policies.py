@@ -481,8 +481,8 @@ async def test_parameters_need_the_right_to_read_them(world):
 
 
 async def test_custom_resources_as_objects_and_as_parameters(world):
-    properties = {"max": {"type": "integer"}, "tags": {"type": "array", "items": {"type": "string"}}}
-    properties["tags"]["x-kubernetes-list-type"] = "set"
+    tags = {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"}
+    properties = {"max": {"type": "integer"}, "tags": tags}
     schema = {"type": "object", "properties": {"spec": {"type": "object", "properties": properties}}}
     await define(world, definition(version(schema=schema), plural="limits", kind="Limit", group="example.com"))
     limits = "/apis/example.com/v1/namespaces/default/limits"

@@ -102,7 +102,7 @@ def test_types_are_those_of_the_definitions(definitions, expression, problem):
     from tests.unit.apiserver.resources.steps import table
 
     deployments = next(one for one in table().values() if one.id == "deployments.apps")
-    types = [(deployments, type_of_resource("io.k8s.api.apps.v1.Deployment", definitions))]
+    types: list[Any] = [(deployments, type_of_resource("io.k8s.api.apps.v1.Deployment", definitions))]
     params = type_of_resource("io.k8s.api.core.v1.ConfigMap", definitions)
     spec = {
         "validations": [{"expression": expression}],

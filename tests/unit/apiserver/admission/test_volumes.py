@@ -1,5 +1,7 @@
 """Times of the phases of volumes."""
 
+from typing import Any
+
 from tests.unit.apiserver.world import open_world
 
 URL = "/api/v1/persistentvolumes"
@@ -12,7 +14,7 @@ async def test_a_changed_phase_has_a_time():
     async with open_world() as world:
         await world.create(URL, {"metadata": {"name": "a"}, "spec": SPEC})
 
-        async def write(**status: object) -> dict:
+        async def write(**status: object) -> dict[str, Any]:
             headers = {"content-type": "application/merge-patch+json"}
             answer = await world.call("PATCH", f"{URL}/a/status", {"status": status}, headers=headers)
             assert answer.status == 200

@@ -167,7 +167,9 @@ def test_patches_have_the_results_of_kubernetes(schema, number):
     case = RECORDED[number]
     before = copy.deepcopy(case)
     try:
-        outcome = {"result": apply_strategic_patch(case["original"], case["patch"], shape_of(schema, case["kind"]))}
+        outcome: dict[str, Any] = {
+            "result": apply_strategic_patch(case["original"], case["patch"], shape_of(schema, case["kind"]))
+        }
     except PatchRefused as refused:
         outcome = {"error": str(refused), "code": refused.code}
     assert case == before
@@ -201,7 +203,7 @@ def test_strategic_merge_patches_follow_kubernetes_rules(schema, case):
     ],
 )
 def test_invalid_strategic_patches_are_refused(schema, code, patch):
-    original = {"containers": [{"name": "a"}], "tolerations": [{"key": "a"}], "ephemeralContainers": []}
+    original: dict[str, Any] = {"containers": [{"name": "a"}], "tolerations": [{"key": "a"}], "ephemeralContainers": []}
     original["nodeSelector"] = {"a": {}}  # as if values of the map were structs
     with pytest.raises(PatchRefused) as caught:
         apply_strategic_patch(original, patch, shape_of(schema, "PodSpec"))

@@ -11,7 +11,7 @@ from tests.unit.apiserver.world import World
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 NAME = "crontabs.stable.example.com"
-SPEC = {
+SPEC: dict[str, Any] = {
     "type": "object",
     "required": ["cronSpec"],
     "properties": {

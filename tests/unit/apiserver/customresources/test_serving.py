@@ -7,6 +7,7 @@ import json
 from collections import Counter
 from collections.abc import AsyncIterator
 from itertools import count
+from typing import Any
 
 import pytest
 
@@ -166,7 +167,7 @@ async def test_apply_knows_the_lists_of_the_schema(world):
     schema = {"type": "object", "properties": {"spec": {"type": "object", "properties": {"ports": ports}}}}
     await define(world, definition(version(schema=schema)))
 
-    async def apply(manager: str, *ports: dict) -> object:
+    async def apply(manager: str, *ports: dict[str, Any]) -> Any:
         return await world.call(
             "PATCH",
             f"{url(name='a')}?fieldManager={manager}",
@@ -255,8 +256,8 @@ async def test_openapi_describes_the_resource_in_both_versions(world):
 async def test_values_that_look_like_references_do_not_break_openapi(world):
     reference = {"$ref": "#/$defs/unknown"}
     link = {"type": "object", "properties": {"$ref": {"type": "string"}}, "default": reference}
-    schema = {"type": "object", "properties": {"link": link, "$ref": {"type": "string"}}}
-    schema["properties"]["choice"] = {"type": "object", "enum": [reference]}
+    choice = {"type": "object", "enum": [reference]}
+    schema = {"type": "object", "properties": {"link": link, "$ref": {"type": "string"}, "choice": choice}}
     await define(world, definition(version(schema=schema)))
     for path in ("/openapi/v3/apis/stable.example.com/v1", "/openapi/v2"):
         answer = await world.get(path)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from bridgehead.apiserver.fieldmanagement.applied_configuration import check, field_set
@@ -92,7 +94,7 @@ def test_an_element_may_lack_some_of_its_keys():
 
 
 def test_deep_configurations_are_refused():
-    deep: dict = {}
+    deep: dict[str, Any] = {}
     for _ in range(500):
         deep = {"x": deep}
     check({"free": deep}, small().root)

@@ -63,7 +63,7 @@ async def condition_of(world: World, name: str, status: str) -> dict[str, Any]:
             obj = await world.get(f"{API}/flowschemas/{name}")
             for one in obj.get("status", {}).get("conditions", ()):
                 if one["status"] == status:
-                    return one  # type: ignore[no-any-return]
+                    return one
             await asyncio.sleep(0)
 
 

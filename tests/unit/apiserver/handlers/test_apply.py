@@ -134,7 +134,12 @@ async def test_status_and_scale_have_entries_of_their_own(world):
         'Apply failed with 1 conflict: conflict with "scaler" with subresource "scale" using apps/v1: .spec.replicas'
     )
 
-    scale = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "web"}, "spec": {"replicas": 3}}
+    scale: dict[str, Any] = {
+        "apiVersion": "autoscaling/v1",
+        "kind": "Scale",
+        "metadata": {"name": "web"},
+        "spec": {"replicas": 3},
+    }
     refused = await send_apply(world, f"{DEPLOYMENTS}/web/scale", scale, "other")
     assert refused.json["reason"] == "Conflict"
     answer = await send_apply(world, f"{DEPLOYMENTS}/web/scale", scale, "other", query="&force=true")

@@ -120,7 +120,7 @@ async def test_documents_have_the_form_that_the_client_asks_for(world, path):
 
 async def test_openapi_v3_documents_describe_the_served_kinds(world):
     paths = (await world.get("/openapi/v3"))["paths"]
-    groups = ("apiextensions.k8s.io", "apiregistration.k8s.io", "apps", "batch", "certificates.k8s.io")
+    groups: tuple[str, ...] = ("apiextensions.k8s.io", "apiregistration.k8s.io", "apps", "batch", "certificates.k8s.io")
     groups += ("coordination.k8s.io", "discovery.k8s.io", "events.k8s.io", "flowcontrol.apiserver.k8s.io")
     groups += ("admissionregistration.k8s.io", "networking.k8s.io", "node.k8s.io", "rbac.authorization.k8s.io")
     groups += (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import pytest
 
@@ -46,7 +47,7 @@ def split(message: bytes) -> Iterator[tuple[int, int | bytes]]:
             at += size
 
 
-def find(message: bytes, *path: int) -> list:
+def find(message: bytes, *path: int) -> list[Any]:
     """All values at the end of a path of field numbers."""
     values = [message]
     for number in path:

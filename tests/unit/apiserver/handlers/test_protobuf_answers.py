@@ -54,9 +54,9 @@ def decoded(body: bytes) -> Any:
 
 def event(frame: bytes | None) -> tuple[str, Any]:
     assert frame is not None
-    parts = dict(split_untrusted(memoryview(frame)))
-    raw = dict(split_untrusted(memoryview(parts[2])))[1]
-    return parts[1].decode(), decoded(raw)
+    parts: dict[int, Any] = dict(split_untrusted(memoryview(frame)))
+    embedded: dict[int, Any] = dict(split_untrusted(memoryview(parts[2])))
+    return parts[1].decode(), decoded(embedded[1])
 
 
 def is_protobuf(answer: Answer) -> bool:

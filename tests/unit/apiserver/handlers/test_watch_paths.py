@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, MutableMapping
 from typing import Any
 
 import pytest
@@ -62,7 +62,7 @@ class Socket:
     """A client's WebSocket for the application. `sent` are the messages that the server sends."""
 
     def __init__(self, world: World, url: str) -> None:
-        self.sent: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self.sent: asyncio.Queue[MutableMapping[str, Any]] = asyncio.Queue()
         self._received: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self._received.put_nowait({"type": "websocket.connect"})
         scope = world.scope("GET", url, {}, ADMIN)
@@ -70,7 +70,7 @@ class Socket:
         scope |= {"type": "websocket", "extensions": {"websocket.http.response": {}}}
         self.task = asyncio.create_task(world.parts.application(scope, self._received.get, self.sent.put))
 
-    async def next(self) -> dict[str, Any]:
+    async def next(self) -> MutableMapping[str, Any]:
         async with asyncio.timeout(40):
             return await self.sent.get()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -24,8 +25,8 @@ async def world() -> AsyncIterator[World]:
         yield world
 
 
-async def make(world: World, name: str, **labels: str) -> dict[str, object]:
-    obj: dict[str, object] = await world.create(CONFIG_MAPS, {"metadata": {"name": name, "labels": labels}})
+async def make(world: World, name: str, **labels: str) -> dict[str, Any]:
+    obj: dict[str, Any] = await world.create(CONFIG_MAPS, {"metadata": {"name": name, "labels": labels}})
     return obj
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, MutableMapping
 from typing import Any
 
 import pytest
@@ -57,17 +57,17 @@ class Socket:
     """A client's WebSocket. `receive` waits after the first message until `leave` is called."""
 
     def __init__(self) -> None:
-        self.sent: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self.sent: asyncio.Queue[MutableMapping[str, Any]] = asyncio.Queue()
         self._received: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self._received.put_nowait({"type": "websocket.connect"})
 
     async def receive(self) -> dict[str, Any]:
         return await self._received.get()
 
-    async def send(self, message: dict[str, Any]) -> None:
+    async def send(self, message: MutableMapping[str, Any]) -> None:
         self.sent.put_nowait(message)
 
-    async def next(self) -> dict[str, Any]:
+    async def next(self) -> MutableMapping[str, Any]:
         async with asyncio.timeout(40):
             return await self.sent.get()
 

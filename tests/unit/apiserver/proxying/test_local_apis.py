@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from bridgehead.apiserver.access.request_headers import RequestHeaders
 from bridgehead.apiserver.proxying.aggregation.extension_authentication import (
@@ -51,8 +52,9 @@ async def test_custom_resources_are_registered_and_removed():
     async with open_world() as world:
         local = LocalApis(world.parts.registry)
         table = world.parts.table
+        definition: Any = _Definition()
         custom = replace(
-            table.by_id("configmaps"), group="example.com", plural="widgets", kind="Widget", definition=_Definition()
+            table.by_id("configmaps"), group="example.com", plural="widgets", kind="Widget", definition=definition
         )
         table.add(custom)
         await local.sync(starts=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from typing import Any
 
 import pytest
 
@@ -32,7 +33,7 @@ SERVICE = service({"port": 443, "name": "https"}, {"port": 80})
 
 
 def test_an_api_service_is_parsed():
-    obj = {
+    obj: dict[str, Any] = {
         "metadata": {"name": "v1.a.io"},
         "spec": {
             "group": "a.io",

@@ -44,7 +44,7 @@ def test_each_owner_is_kept_once(owners, unique, uids):
 
 def test_many_owners_are_compared_by_their_encoding():
     class Owner(dict[str, Any]):
-        __hash__ = None  # type: ignore[assignment]
+        __hash__ = None
 
         def __eq__(self, other: object) -> bool:
             raise AssertionError("compared with another owner")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -177,7 +178,8 @@ async def test_a_full_range_is_followed_by_the_next():
     async with controlled() as world:
         await world.create(CIDRS, {"metadata": {"name": "small"}, "spec": {"cidrs": ["10.201.0.0/30"]}})
         await until(lambda: ready(world, "small"))
-        ranges = world.parts.registry.find("", "v1", "services").strategy.ranges
+        services: Any = world.parts.registry.find("", "v1", "services")
+        ranges = services.strategy.ranges
         ranges.set(["10.201.0.0/30", "10.96.0.0/12"], [])
         made = [(await world.create(SERVICES, service(f"s{i}")))["spec"]["clusterIP"] for i in range(4)]
         assert set(made[:2]) == {"10.201.0.1", "10.201.0.2"}

@@ -132,7 +132,7 @@ async def test_the_older_version_can_be_patched_and_applied(world: World) -> Non
 async def test_both_versions_show_the_status(world: World) -> None:
     await world.create(NEWER, {"metadata": {"name": "a"}, "spec": {"scaleTargetRef": WEB, "maxReplicas": 3}})
     current = [{"type": "Resource", "resource": {"name": "cpu", "current": {"averageUtilization": 12}}}]
-    conditions = [{"type": "AbleToScale", "status": "True"}]
+    conditions: list[dict[str, Any]] = [{"type": "AbleToScale", "status": "True"}]
     status = {"currentReplicas": 2, "currentMetrics": current, "conditions": conditions}
     await world.patch(f"{NEWER}/a/status", {"status": status})
     older = await world.get(f"{OLDER}/a")

@@ -1,5 +1,7 @@
 """`kubectl get`, column by column."""
 
+from typing import Any
+
 import pytest
 
 from bridgehead.apiserver.resources.shared.columns import format_label_selector, human_duration, since
@@ -63,7 +65,7 @@ def test_selectors_are_printed_in_command_line_syntax(selector, text):
     assert format_label_selector(from_yaml(selector)) == text
 
 
-def row(resource: str, obj, *, wide: bool = True) -> list:
+def row(resource: str, obj, *, wide: bool = True) -> list[Any]:
     return [column.cell(obj, NOW) for column in TABLE[resource].columns if wide or column.priority == 0]
 
 

@@ -3,6 +3,7 @@
 import base64
 import copy
 from ipaddress import ip_address
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -38,7 +39,7 @@ def with_name(obj):
 
 
 IP = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
-REFUSALS = {
+REFUSALS: dict[str, Any] = {
     "endpoints": [
         ("{subsets: [{addresses: [{ip: 10.0.0.1}], ports: [{port: 80}]}]}", []),
         ("{subsets: [{addresses: [{ip: 10.0.0.1}]}]}", []),

@@ -15,7 +15,7 @@ from bridgehead.apiserver.access.jwtissuers.mapping import Mapper
 from bridgehead.apiserver.http.user import InvalidCredentials
 
 HEAD = {"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AuthenticationConfiguration"}
-ISSUER = {"url": "https://issuer.example.com", "audiences": ["cluster"]}
+ISSUER: dict[str, Any] = {"url": "https://issuer.example.com", "audiences": ["cluster"]}
 USERNAME = {"username": {"claim": "sub", "prefix": ""}}
 OWN = "https://kubernetes.default.svc.cluster.local"
 

@@ -94,7 +94,7 @@ async def test_claims_of_a_token_are_verified(path, fetches, changes, message):
 async def test_signatures_are_verified(path, fetches):
     issuers = open_issuers(path)
     forged = jwt.encode(CLAIMS, OTHER.private, algorithm="ES256", headers={"kid": KEY.verification.id})
-    none = jwt.encode(CLAIMS, None, algorithm="none", headers={"kid": KEY.verification.id})
+    none = jwt.encode(CLAIMS, "", algorithm="none", headers={"kid": KEY.verification.id})
     symmetric = jwt.encode(CLAIMS, "x" * 32, algorithm="HS256", headers={"kid": KEY.verification.id})
     for token in (forged, none, symmetric, KEY.sign(CLAIMS)[:-6] + "AAAAAA", "a.b.c"):
         with pytest.raises(InvalidCredentials):

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import yaml
 
@@ -165,7 +167,7 @@ def test_restricted_versions(version, expected):
 
 
 def test_pods_for_windows_and_in_user_namespaces_are_excused():
-    spec = {"containers": [{"name": "a"}], "os": {"name": "windows"}}
+    spec: dict[str, Any] = {"containers": [{"name": "a"}], "os": {"name": "windows"}}
     assert summarize(evaluate(LevelVersion(RESTRICTED, 24), {}, spec)).startswith("allowPrivilegeEscalation")
     assert summarize(evaluate(LevelVersion(RESTRICTED, 25), {}, spec)) == "runAsNonRoot != true"
     spec["hostUsers"] = False

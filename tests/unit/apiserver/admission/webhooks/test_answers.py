@@ -52,7 +52,7 @@ def fake() -> Fake:
 def world(runner: asyncio.Runner, fake: Fake) -> Iterator[World]:
     context = open_world()
     world = runner.run(context.__aenter__())
-    world.parts.webhooks.post = fake.post  # type: ignore[method-assign]
+    world.parts.webhooks.post = fake.post
     for kind in ("mutating", "validating"):
         hook = {
             "name": f"{kind}.example.com",

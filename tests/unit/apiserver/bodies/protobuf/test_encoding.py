@@ -105,7 +105,7 @@ def made(shape: Shape, source: random.Random, share: float, depth: int = 0) -> A
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: ".".join(filter(None, kind)))
 def test_every_kind_comes_back_as_it_was(kind):
-    shape = SCHEMA.of_kind(*kind)
+    shape: Any = SCHEMA.of_kind(*kind)
     assert is_encodable(shape)
     source = random.Random(".".join(kind))
     for share in (1.0, 0.5, 0.2):
@@ -198,16 +198,17 @@ def test_every_field_of_every_kind_has_a_number():
 def test_bytes_are_those_of_the_protobuf_encoding(kind, obj, expected):
     """Written out by hand from generated.proto."""
     group = "apps" if kind == "ControllerRevision" else ""
-    assert ENCODER.message(obj, SCHEMA.of_kind(group, "v1", kind)).hex() == expected
+    shape: Any = SCHEMA.of_kind(group, "v1", kind)
+    assert ENCODER.message(obj, shape).hex() == expected
 
 
 @given(st.integers(min_value=-(2**63), max_value=2**63 - 1))
 def test_integers_come_back(number):
-    shape = SCHEMA.of_kind("", "v1", "Pod")
+    shape: Any = SCHEMA.of_kind("", "v1", "Pod")
     obj = {"metadata": {"generation": number}}
     assert decode_message_untrusted(ENCODER.message(obj, shape), shape) == obj
 
 
 def test_nulls_are_left_out():
-    shape = SCHEMA.of_kind("", "v1", "Pod")
+    shape: Any = SCHEMA.of_kind("", "v1", "Pod")
     assert ENCODER.message({"metadata": {"creationTimestamp": None, "name": "a"}}, shape).hex() == "0a030a0161"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bridgehead.apiserver.customresources.schema import Structural
-from bridgehead.apiserver.customresources.schema.errors import MAX_ERRORS, number_text
+from bridgehead.apiserver.customresources.schema.errors import MAX_ERRORS
 
 from .objects import BOOLEAN, INTEGER, NUMBER, STRING, about, listing, mapping, struct, texts
 
@@ -339,24 +339,3 @@ def test_errors_are_bounded() -> None:
 
 def test_an_expensive_pattern_takes_no_time() -> None:
     assert about(STRING | {"pattern": "^(a+)+$"}, "a" * 50_000 + "b") != []
-
-
-@pytest.mark.parametrize(
-    ("number", "text"),
-    [
-        (5, "5"),
-        (5.0, "5"),
-        (0.5, "0.5"),
-        (-2.5, "-2.5"),
-        (1e6, "1e+06"),
-        (-1.5e7, "-1.5e+07"),
-        (1e-5, "1e-05"),
-        (1e22, "1e+22"),
-        (-3e-7, "-3e-07"),
-        (0.0, "0"),
-        (1234567.5, "1.2345675e+06"),
-        (123456.5, "123456.5"),
-    ],
-)
-def test_numbers_look_as_in_go(number: float, text: str) -> None:
-    assert number_text(number) == text

@@ -2,6 +2,7 @@
 
 import copy
 import json
+from typing import Any
 
 import pytest
 
@@ -64,7 +65,7 @@ def test_fields_of_disabled_features_are_dropped(pods):
     sources = [{}, {}, {"configMap": {"name": "m"}}]
     assert pods.create(pod(spec))["spec"]["volumes"][0]["projected"]["sources"] == sources
     for resource, path in WITH_TEMPLATES.items():
-        obj = {"metadata": dict(NAMED)}
+        obj: dict[str, Any] = {"metadata": dict(NAMED)}
         inner = obj
         for name in path:
             inner = inner.setdefault(name, {})
@@ -808,7 +809,10 @@ def test_warnings_of_a_pod(pods, spec, expected):
 
 def test_a_template_keeps_a_negative_grace_period_and_warns_of_it():
     strategy = table()["deployments.apps"].strategy
-    template = {"metadata": {"name": "web"}, "spec": {"template": {"spec": from_yaml(f"{{{NEGATIVE_GRACE}}}")}}}
+    template: dict[str, Any] = {
+        "metadata": {"name": "web"},
+        "spec": {"template": {"spec": from_yaml(f"{{{NEGATIVE_GRACE}}}")}},
+    }
     strategy.default(template)
     assert template["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] == -7
     assert strategy.warnings(template) == [

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ipaddress import ip_address, ip_network
 from itertools import product
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ CLUSTERS = (("IPv4",), ("IPv6",), ("IPv4", "IPv6"), ("IPv6", "IPv4"))
 WISHES = (None, ("IPv4",), ("IPv6",), ("IPv4", "IPv6"), ("IPv6", "IPv4"))
 SINGLE, PREFER, REQUIRE = "SingleStack", "PreferDualStack", "RequireDualStack"
 POLICIES = (None, SINGLE, PREFER, REQUIRE)
-KINDS = {
+KINDS: dict[str, dict[str, Any]] = {
     "addressed": {"selector": {"app": "web"}},
     "headless": {"selector": {"app": "web"}, "clusterIP": "None"},
     "headless without selector": {"clusterIP": "None"},

@@ -2,6 +2,7 @@
 
 from itertools import product
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -230,6 +231,7 @@ def test_dynamic_addresses_come_from_the_upper_band_and_static_ones_from_the_low
     taken = set()
     for seed in range(200):
         address = range_.choose(taken.__contains__, Random(seed))
+        assert address is not None
         assert int(address.split(".")[2]) >= 1 or int(address.split(".")[1]) > 96
         assert address not in taken
         taken.add(address)
@@ -450,7 +452,7 @@ def test_an_address_has_one_claim_in_every_notation(dual):
 def test_claims_are_exactly_those_of_the_remaining_services(writes):
     """Any sequence of creates, updates and deletes leaves exactly the claims of the remaining Services."""
     services = Steps(service_resource(["10.0.0.0/29"], (30000, 30005), Random(7)))
-    stored: dict[int, dict] = {}
+    stored: dict[int, dict[str, Any]] = {}
     reasons = []
     for type_, policy, slot, deletes in writes:
         if deletes and slot in stored:
