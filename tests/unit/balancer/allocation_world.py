@@ -19,8 +19,8 @@ A = pool("a", "10.1.0.0/30")
 B = pool("b", "10.2.0.0/30")
 V6 = pool("v6", "2001:db8::/126")
 DUAL = pool("dual", "10.3.0.0/30", "2001:db8:3::/126")
-BOTH = {"versions": (4, 6)}
-SIX = {"versions": (6,)}
+BOTH: dict[str, Any] = {"versions": (4, 6)}
+SIX: dict[str, Any] = {"versions": (6,)}
 FALLBACK = {"bridgehead.io/fallback-pool": "true"}
 LAB = pool("lab", "10.9.0.0/30", annotations=FALLBACK)
 OPENELB = {"openelb": "openelb"}

@@ -59,6 +59,5 @@ def gather(*objects: Any, nodes: dict[str, NodeFacts] | None = None, **more: Any
         else:
             field = next(field for field, type_ in _FIELDS.values() if isinstance(found, type_))
             fields.setdefault(field, []).append(found)
-    return ConfigurationObjects(
-        NAMESPACE, nodes=nodes or {}, **{name: tuple(values) for name, values in fields.items()}, **more
-    )
+    more |= {name: tuple(values) for name, values in fields.items()}
+    return ConfigurationObjects(NAMESPACE, nodes=nodes or {}, **more)

@@ -544,11 +544,12 @@ def test_an_empty_config_map_configures_nothing() -> None:
 
 
 def test_eips() -> None:
+    bgp_conf: dict[str, Any] = {"as": 64500, "routerId": "10.0.0.9", "gracefulRestart": {"enabled": True}}
     found = configuration(
         eip("layer2", "10.0.0.10-10.0.0.50", default=True, priority=3),
         eip("bgp", "192.0.2.0/24", protocol="", namespaces=["shop"]),
         eip("vip", "10.0.0.60", protocol="vip", disable=True, namespaceSelector={"team": "x"}),
-        obj("BgpConf", "default", **{"as": 64500, "routerId": "10.0.0.9", "gracefulRestart": {"enabled": True}}),
+        obj("BgpConf", "default", **bgp_conf),
         obj(
             "BgpPeer",
             "tor",

@@ -98,6 +98,7 @@ async def test_packets_go_to_the_node_that_had_the_address(monkeypatch):
         handovers.end(FIRST, "layer2")
         handovers.end(SECOND, "layer2")
         handovers.apply()
+        assert Tables.nodes is not None
         assert len(Tables.nodes) == 2  # clients do not know the next holder yet
         await a_moment()
         assert Tables.nodes == {"fd00:b::1": "fd00::3"}
@@ -154,8 +155,13 @@ def test_copies_of_packets_to_a_lost_address_are_ignored_until_it_comes_back(mon
 
 
 async def test_a_node_that_ends_twice_is_forgotten_after_the_second_time(monkeypatch):
-    timers = []
-    monkeypatch.setattr(asyncio.get_running_loop(), "call_later", lambda *call: timers.append(call) or Timer(timers))
+    timers: list[object] = []
+
+    def call_later(*call: object) -> Timer:
+        timers.append(call)
+        return Timer(timers)
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "call_later", call_later)
     handovers = Handovers()
     see(handovers, *NODES)
     handovers.begin(FIRST, "node2", "vrrp")

@@ -35,9 +35,10 @@ def objects(**fields: list[dict[str, Any]]) -> ConfigurationObjects:
         "bgp_advertisements": metallb.BGPAdvertisement,
         "eips": openelb.Eip,
     }
-    return ConfigurationObjects(
-        **{name: tuple(msgspec.convert(one, types[name]) for one in given) for name, given in fields.items()}
-    )
+    converted: dict[str, Any] = {
+        name: tuple(msgspec.convert(one, types[name]) for one in given) for name, given in fields.items()
+    }
+    return ConfigurationObjects(**converted)
 
 
 ONE = pool("one", "10.0.0.0/28")

@@ -32,7 +32,7 @@ from bridgehead.objects.kinds import ENDPOINT_SLICES
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.tls_certificates import issue_certificate
 
-CA, _, _ = issue_certificate(["192.0.2.1"], name="a", ca_name=CA_NAME)
+CA = issue_certificate(["192.0.2.1"], name="a", ca_name=CA_NAME)[0]
 CA_TEXT = base64.b64encode(CA).decode()
 OTHERS_TEXT = base64.b64encode(b"-----BEGIN CERTIFICATE-----\nQUJD\n-----END CERTIFICATE-----").decode()
 METALLB, _, OPENELB, _ = ADOPTED_SERVICES

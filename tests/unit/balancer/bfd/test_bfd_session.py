@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -164,7 +165,7 @@ def test_a_multiplier_of_one_sends_early_enough():
     assert path.states == [State.UP, State.UP]
 
 
-def packet(state: State, **fields: object) -> ControlPacket:
+def packet(state: State, **fields: Any) -> ControlPacket:
     base = ControlPacket(state, 22, 11 if state in (State.INIT, State.UP) else 0, 3, 100_000, 100_000)
     return base._replace(**fields)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from dataclasses import replace
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,7 +25,7 @@ def pool(*advertisements: BgpAdvertisement) -> Pool:
     return Pool("pool", "metallb", RANGES, bgp=advertisements)
 
 
-def service(name: str, *addresses: str, of: Pool, **fields: object) -> Publication:
+def service(name: str, *addresses: str, of: Pool, **fields: Any) -> Publication:
     pairs = tuple((ipaddress.ip_address(address), of) for address in addresses)
     base = Publication(ObjectKey("default", name), name, {"app": name}, pairs, False, frozenset(), True)
     return replace(base, **fields)

@@ -14,7 +14,7 @@ from bridgehead.objects.selectors import parse_label_selector
 
 NAMES = frozenset({"node1", "node2", "node3"})
 POOL = Pool("pool", "metallb", (parse_range("10.1.0.0/16"),), bgp=(BgpAdvertisement("all"),))
-WEB, DB = ipaddress.ip_address("10.1.0.1"), ipaddress.ip_address("10.1.0.2")
+WEB, DB = ipaddress.IPv4Address("10.1.0.1"), ipaddress.IPv4Address("10.1.0.2")
 
 
 def service(name: str, address: ipaddress.IPv4Address, *ready: str, pool: Pool = POOL) -> Publication:

@@ -9,9 +9,10 @@ import pytest
 
 from bridgehead.balancer.bgp.announced_routes import Prefix, Route, RoutePlan
 from bridgehead.balancer.bgp.announcer import why_outdated
+from bridgehead.balancer.bgp.exabgp import SessionSettings
 from bridgehead.balancer.bgp.exabgp_messages import Answer, Request
 from bridgehead.balancer.bgp.exabgp_process import Channel, ExaBgp
-from bridgehead.balancer.bgp.session import Misconfigured, NotConfigurable, PeerSession, SessionSettings, is_awaited
+from bridgehead.balancer.bgp.session import Misconfigured, NotConfigurable, PeerSession, is_awaited
 from tests.unit.virtual_time import run_virtual
 
 

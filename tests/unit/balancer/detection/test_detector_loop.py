@@ -16,7 +16,7 @@ class Ending(Leftovers):
 
     def __init__(self, name: str, ended: list[str], *, fails: bool = False) -> None:
         super().__init__()
-        self.name = name  # type: ignore[misc]
+        self.name = name
         self._ended = ended
         self._fails = fails
 

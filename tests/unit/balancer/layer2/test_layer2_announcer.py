@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
 from bridgehead.balancer.announcer import EventReport, UpdateResult
 from bridgehead.balancer.handovers import Handovers
@@ -101,7 +102,8 @@ def test_a_new_interface_is_reported_for_all_services_that_share_an_address(monk
     observer = Watcher()
     announcer = Layer2Announcer(observer, Recorder())
     assert announcer.update(only, services, services) == UpdateResult(set(services))
-    announcer._use_links(OneLink())
+    links: Any = OneLink()
+    announcer._use_links(links)
     assert {held.service: held.detail for held in announcer.held(services)} == dict.fromkeys(services, ("eth0",))
     assert observer.changed == [set(services)]  # not by the update
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -51,7 +52,7 @@ def responder(monkeypatch, claims) -> Responder:
 
 def receive(responder: Responder, link: Link, *frames: bytes) -> list[bytes]:
     """Let frames arrive on a link. Return the answers."""
-    sock = Frames(*frames)
+    sock: Any = Frames(*frames)
     key = link.number, ETH_P_ARP
     responder._sockets[key] = sock
     responder._read(key)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from dataclasses import replace
+from typing import Any
 
 from bridgehead.balancer.announcer import EventReport
 from bridgehead.balancer.model import BgpAdvertisement, Configuration, Layer2Advertisement, Pool, VrrpAdvertisement
@@ -24,7 +25,7 @@ def view(node: str = "node1", *pools: Pool) -> ClusterView:
     return ClusterView(node, Configuration(pools or (LAYER2,)), NODES, frozenset(NODES))
 
 
-def web(*addresses: str, pool: Pool = LAYER2, **fields: object) -> dict[ObjectKey, Publication]:
+def web(*addresses: str, pool: Pool = LAYER2, **fields: Any) -> dict[ObjectKey, Publication]:
     pairs = tuple((ipaddress.ip_address(address), pool) for address in addresses)
     return {WEB: replace(Publication(WEB, "uid", {}, pairs, False, frozenset(), True), **fields)}
 
@@ -40,7 +41,11 @@ def test_next_hops_that_come_change_and_go():
     added = EventReport(WEB, "Normal", "SetBalancer", "success to add nexthops [node1, node2, node3]")
     assert events.update(seen, web("10.1.0.1"), [WEB]) == [added]
     assert events.update(seen, web("10.1.0.1"), [WEB]) == []
-    local = {"is_local": True, "endpoint_nodes": frozenset({"node2"}), "ready_nodes": frozenset({"node2"})}
+    local: dict[str, Any] = {
+        "is_local": True,
+        "endpoint_nodes": frozenset({"node2"}),
+        "ready_nodes": frozenset({"node2"}),
+    }
     moved = EventReport(WEB, "Normal", "SetBalancer", "success to add nexthops [node2]")
     assert events.update(seen, web("10.1.0.1", **local), [WEB]) == [moved]
     # A node that is excluded later is not among the next hops, although no Service has changed.

@@ -50,8 +50,8 @@ def slice_of(**conditions: dict[str, bool | None]) -> EndpointSlice:
     )
 
 
-def addresses(found: Service, **options: str) -> list[str]:
-    publication = publication_of(found, [], CONFIGURATION, **options)
+def addresses(found: Service, lb_class: str = "") -> list[str]:
+    publication = publication_of(found, [], CONFIGURATION, lb_class=lb_class)
     return [] if publication is None else [str(address) for address, _ in publication.addresses]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -39,7 +40,7 @@ def pool(interface: str = "eth0", nodes: NodeSelection = ALL_NODES, name: str = 
     return Pool(name, "openelb", ranges, vrrp=(VrrpAdvertisement(name, interface, nodes),))
 
 
-def service(name: str, *addresses: str, of: Pool | None = None, **fields: object) -> Publication:
+def service(name: str, *addresses: str, of: Pool | None = None, **fields: Any) -> Publication:
     pairs = tuple((ipaddress.ip_address(address), of or pool()) for address in addresses)
     base = Publication(ObjectKey("default", name), name, {}, pairs, False, frozenset(), True)
     return replace(base, **fields)
@@ -85,7 +86,7 @@ def test_a_node_that_comes_or_is_excluded_changes_no_group():
 
 
 def test_local_services_are_in_groups_of_their_nodes():
-    local = {"is_local": True, "endpoint_nodes": frozenset({"node1", "node3"})}
+    local: dict[str, Any] = {"is_local": True, "endpoint_nodes": frozenset({"node1", "node3"})}
     found = groups(
         view(), service("a", "10.1.0.1", **local), service("b", "10.1.0.2", **local), service("c", "10.1.0.3")
     )

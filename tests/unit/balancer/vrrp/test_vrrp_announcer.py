@@ -144,6 +144,12 @@ def announcer(monkeypatch) -> VrrpAnnouncer:
     return VrrpAnnouncer(Watcher(), "keepalived", Workspace(), lambda message: None, Handovers())
 
 
+def changes_of(announcer: VrrpAnnouncer) -> list[set[ObjectKey]]:
+    watcher = announcer._observer
+    assert isinstance(watcher, Watcher)
+    return watcher.changed
+
+
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(DEADLINE):
         while not condition():  # noqa: ASYNC110 - the work of another task, without an event
@@ -177,7 +183,7 @@ async def test_addresses_of_a_keepalived_that_ended_are_not_held(monkeypatch, an
     monkeypatch.setattr(module, "KeepalivedProcess", EndingKeepalived)
     announce(announcer, "10.1.0.1")
     monkeypatch.setattr(EndingKeepalived, "groups", tuple(entry["group"] for entry in announcer.section()))
-    changed = announcer._observer.changed
+    changed = changes_of(announcer)
     changed.clear()
     running = asyncio.create_task(announcer.run())
     await until(lambda: len(changed) >= 2 or running.done())  # the master, and its end
@@ -210,7 +216,7 @@ async def mastering(announcer: VrrpAnnouncer) -> AsyncIterator[tuple[RunningKeep
         [keepalived] = RunningKeepalived.running
         keepalived.on_state(group["group"], True)
         assert held(announcer) == ["10.1.0.1"]
-        announcer._observer.changed.clear()
+        changes_of(announcer).clear()
         yield keepalived, group["group"]
     finally:
         running.cancel()
@@ -226,10 +232,10 @@ async def test_an_address_that_joins_a_group_with_a_master_is_reported(monkeypat
     async with mastering(announcer):
         announce(announcer, "10.1.0.1", "10.1.0.2")
         assert held(announcer) == ["10.1.0.1"]  # until keepalived has the change
-        announcer._observer.changed.clear()
+        changes_of(announcer).clear()
         await until(lambda: held(announcer) != ["10.1.0.1"])
         assert held(announcer) == ["10.1.0.1", "10.1.0.2"]
-        assert announcer._observer.changed == [{WEB}]
+        assert changes_of(announcer) == [{WEB}]
 
 
 async def test_an_address_that_leaves_a_group_with_a_master_for_another_group_is_reported(monkeypatch, announcer):
@@ -237,10 +243,10 @@ async def test_an_address_that_leaves_a_group_with_a_master_for_another_group_is
     async with mastering(announcer):
         announce(announcer, "10.1.0.1", is_local=True)
         assert held(announcer) == ["10.1.0.1"]  # until keepalived has the change
-        announcer._observer.changed.clear()
+        changes_of(announcer).clear()
         await until(lambda: held(announcer) != ["10.1.0.1"])
         assert held(announcer) == []
-        assert announcer._observer.changed == [{WEB}]
+        assert changes_of(announcer) == [{WEB}]
 
 
 async def test_a_group_that_is_back_before_keepalived_has_read_that_it_was_gone_keeps_its_master(
