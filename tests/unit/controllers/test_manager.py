@@ -1,4 +1,5 @@
 import asyncio
+import importlib
 import logging
 
 from bridgehead.client.errors import Unreachable
@@ -53,6 +54,6 @@ def test_a_controller_that_ran_long_restarts_at_once():
 
 def test_every_name_has_its_module_and_class():
     for entry in manager.CONTROLLERS.values():
-        module = manager.importlib.import_module(f"bridgehead.controllers.{entry.module}")
+        module = importlib.import_module(f"bridgehead.controllers.{entry.module}")
         assert hasattr(module, entry.type), entry
         assert all(name in manager.Settings.__dataclass_fields__ for name in entry.settings)

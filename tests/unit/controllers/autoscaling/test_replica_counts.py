@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from bridgehead.controllers.autoscaling.replica_counts import (
@@ -31,7 +33,7 @@ def pod(
     age: float = 3600,
     ready_for: float = 3600,
     is_terminating: bool = False,
-    requests: dict[str, str] | None = None,
+    requests: dict[str, str | int | float] | None = None,
 ) -> Pod:
     condition = Condition(type="Ready", status=ready or "", last_transition_time=format_time(NOW - ready_for))
     resources = ResourceRequirements(requests={"cpu": "1"} if requests is None else requests)
@@ -44,7 +46,7 @@ def pod(
     )
 
 
-def pods(count: int, **more: object) -> list[Pod]:
+def pods(count: int, **more: Any) -> list[Pod]:
     return [pod(f"p{index}", **more) for index in range(count)]
 
 

@@ -64,11 +64,14 @@ def test_an_evicted_pod_does_not_count_until_its_time_is_over():
     status = compute_status(seen, [pod("a"), pod("b")], 2, 1, NOW + 120)
     assert (status.current_healthy, status.disrupted_pods) == (1, {"a": since})
     patch = patch_of(seen, status)
+    assert patch is not None
     assert patch["metadata"] == {"resourceVersion": "7"}
     assert patch["status"]["disruptedPods"] == {"a": since, "gone": None}
     late = compute_status(seen, [pod("a"), pod("b")], 2, 1, NOW + 121)
     assert (late.current_healthy, late.disrupted_pods) == (2, {})
-    assert patch_of(seen, late)["status"]["disruptedPods"] is None
+    patch = patch_of(seen, late)
+    assert patch is not None
+    assert patch["status"]["disruptedPods"] is None
 
 
 def test_a_status_is_written_once():

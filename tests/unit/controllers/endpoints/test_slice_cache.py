@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -43,7 +45,7 @@ async def world() -> World:
     return World()
 
 
-def slice_(name: str, revision: int, manager: str = "me", service: str = "web", **meta: str) -> EndpointSlice:
+def slice_(name: str, revision: int, manager: str = "me", service: str = "web", **meta: Any) -> EndpointSlice:
     labels = {SERVICE_NAME_LABEL: service, MANAGED_BY_LABEL: manager}
     return EndpointSlice(
         metadata=ObjectMeta(

@@ -16,6 +16,9 @@ WEB, OTHER = ObjectKey("default", "web"), ObjectKey("default", "other")
 ENABLED = Notice("Normal", "TopologyAwareHintsEnabled", "Topology Aware Hints has been enabled, addressType: IPv4")
 EVEN = {"IPv4": HintsResult(zones={"a": 2, "b": 2})}
 
+CONTROL_PLANE: dict[str, Any] = {"node-role.kubernetes.io/control-plane": ""}
+MASTER: dict[str, Any] = {"node-role.kubernetes.io/master": ""}
+
 
 def node(name: str, zone: str = "", cpu: str | None = "2", *, ready: bool = True, **labels: str) -> Node:
     if zone:
@@ -47,9 +50,9 @@ def topology(*nodes: Node) -> Topology:
         ),
         ((node("1", "a"), node("2", "b"), node("3", "b", ready=False)), {"a": 0.5, "b": 0.5}),
         ((node("1", "a"), node("2", "b"), node("3", ready=False)), {"a": 0.5, "b": 0.5}),
-        ((node("1", "a"), node("2", "b", **{"node-role.kubernetes.io/control-plane": ""})), {}),
+        ((node("1", "a"), node("2", "b", **CONTROL_PLANE)), {}),
         (
-            (node("1", "a"), node("2", "b"), node("3", "c", **{"node-role.kubernetes.io/master": ""})),
+            (node("1", "a"), node("2", "b"), node("3", "c", **MASTER)),
             {"a": 0.5, "b": 0.5},
         ),
         ((node("1", "a"), node("2", "b"), node("3")), {}),

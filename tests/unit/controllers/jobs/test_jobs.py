@@ -208,6 +208,7 @@ def test_failure_policies():
     codes = {"onExitCodes": {"operator": "In", "values": [42]}}
     made = job(**policy("FailJob", **codes))
     found = judge(made, count_pods(made, [pod("a", "Failed", code=42)]), NOW)
+    assert found is not None
     assert found.message == ("Container c for pod default/a failed with exit code 42 matching FailJob rule at index 0")
     assert verdict_of(made, pod("a", "Failed", code=1)) is None
     ignoring = job(backoffLimit=0, **policy("Ignore", onPodConditions=[{"type": "DisruptionTarget", "status": "True"}]))

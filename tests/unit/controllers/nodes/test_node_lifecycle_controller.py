@@ -144,15 +144,17 @@ class Cluster:
                 continue
             await asyncio.sleep(RENEWAL_SECONDS)
 
+    def seen(self, kind: Kind[Any], namespace: str = "", prefix: str = "") -> dict[str, Any]:
+        return {name: self.api.get(kind).get(ObjectKey(namespace, f"{prefix}{name}")) for name in self.names}
+
     def unready_nodes(self) -> list[str]:
-        return [name for name in self.names if not self.api.get(NODES).get(ObjectKey("", name)).is_ready]
+        return [name for name, node in self.seen(NODES).items() if not node.is_ready]
 
     def unready_pods(self) -> list[str]:
-        pods = {name: self.api.get(PODS).get(ObjectKey("default", f"pod-{name}")) for name in self.names}
-        return [name for name, pod in pods.items() if not pod.is_ready]
+        return [name for name, pod in self.seen(PODS, "default", "pod-").items() if not pod.is_ready]
 
     def evicted(self) -> list[str]:
-        nodes = {name: self.api.get(NODES).get(ObjectKey("", name)) for name in self.names}
+        nodes = self.seen(NODES)
         return [name for name, node in nodes.items() if any(t.effect == "NoExecute" for t in node.spec.taints)]
 
 

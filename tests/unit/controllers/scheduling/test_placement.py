@@ -194,7 +194,7 @@ REFUSED: dict[Refusal, tuple[World, Pod, str]] = {
 
 
 VOLUMES = {Refusal.VOLUME_NODE, Refusal.NO_VOLUME, Refusal.LOST_VOLUME}
-USING = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]}
+USING: dict[str, Any] = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]}
 
 
 @pytest.mark.parametrize(
@@ -305,7 +305,7 @@ def test_host_ports_conflict_by_address(taken: str, wanted: str, conflict: bool)
 
 def test_pods_are_spread_evenly_over_zones() -> None:
     world = World(node("a1", zone="a"), node("a2", zone="a"), node("b1", zone="b"))
-    spread = {"topologySpreadConstraints": [constraint()]}
+    spread: dict[str, Any] = {"topologySpreadConstraints": [constraint()]}
     where = [world.schedule(pod(f"p{i}", labels=APP, **spread)) for i in range(6)]
     assert Counter(name[0] for name in where) == {"a": 3, "b": 3}
 
@@ -314,7 +314,7 @@ def test_match_label_keys_restrict_a_constraint_to_its_revision() -> None:
     world = World(node("a", zone="a"), node("b", zone="b"))
     for i in range(3):
         world.put(pod(f"old{i}", labels={"app": "a", "hash": "1"}), "a")
-    keyed = {"topologySpreadConstraints": [constraint(matchLabelKeys=["hash"])]}
+    keyed: dict[str, Any] = {"topologySpreadConstraints": [constraint(matchLabelKeys=["hash"])]}
     where = [world.schedule(pod(f"p{i}", labels={"app": "a", "hash": "2"}, **keyed)) for i in range(4)]
     assert Counter(where) == {"a": 2, "b": 2}
 
@@ -378,7 +378,7 @@ def test_preferences_decide_between_fitting_nodes(what: str) -> None:
     avoided = [{"key": "slow", "effect": "PreferNoSchedule"}] if what == "taint to avoid" else []
     # The better node has the later name: a tie would go to the other one.
     world = World(node("a", taints=avoided), node("b", labels={"good": "1"}))
-    small = {"cpu": "1m", "memory": "1Mi"}
+    small: dict[str, Any] = {"cpu": "1m", "memory": "1Mi"}
     world.put(pod("friend", labels={"app": "friend"}, **small), "b")
     world.put(pod("foe", labels={"app": "foe"}, **small), "a")
     if what == "more room":
@@ -405,7 +405,7 @@ def test_fewer_taints_count_by_their_share_of_the_most() -> None:
 )
 def test_preferences_of_existing_pods_count_too(relations: dict[str, Any], where: str, chosen: str) -> None:
     """Without them the nodes are equal, and the first one is chosen."""
-    small = {"cpu": "1m", "memory": "1Mi"}
+    small: dict[str, Any] = {"cpu": "1m", "memory": "1Mi"}
     world = World(node("a"), node("b"))
     world.put(pod("there", **small, **relations), where).put(pod("plain", **small), "b" if where == "a" else "a")
     assert world.choose(pod("p", labels={"app": "p"}, **small)) == chosen
@@ -466,7 +466,7 @@ def test_requests_of_a_pod_include_init_containers_and_overhead(
 
 
 def test_requests_of_the_pod_as_a_whole_and_overhead() -> None:
-    whole = {"resources": {"requests": {"cpu": "1500m", "memory": "1Gi"}}}
+    whole: dict[str, Any] = {"resources": {"requests": {"cpu": "1500m", "memory": "1Gi"}}}
     one = pod("p", containers=[container("4"), container("1")], overhead={"cpu": "250m", "pods": 1}, **whole)
     assert pod_requests(one.spec) == {"cpu": 1750, "memory": 1 << 30, "pods": 1}
 

@@ -108,7 +108,7 @@ def test_the_node_whose_important_victims_started_last() -> None:
 
 
 def test_budgets_are_respected_where_that_is_possible() -> None:
-    labelled = {"labels": {"app": "a"}}
+    labelled: dict[str, Any] = {"labels": {"app": "a"}}
     one_node = world(ranked("n1", 1, "2", **labelled), ranked("n2", 5, "2"))
     assert names(preempt(one_node, ranked("p", 9, "2"), budget(0))) == ("n", "n2")
     assert names(preempt(one_node, ranked("p", 9, "2"), budget(1))) == ("n", "n1")

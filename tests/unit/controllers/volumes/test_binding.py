@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -53,7 +55,7 @@ def test_only_host_paths_for_tests_are_deleted() -> None:
     assert local == 'error getting deleter volume plugin for volume "pv": no deletable volume plugin matched'
 
 
-VOLUMES = {
+VOLUMES: dict[str, Any] = {
     "fits": (volume(), {}, "pv"),
     "the smallest": ([volume("a", size="3Gi"), volume("b", size="2Gi"), volume("c", size="2048Mi")], {}, "b"),
     "too small": (volume(size="500Mi"), {}, None),
@@ -122,7 +124,7 @@ def test_a_requested_volume_must_satisfy_the_claim(given, reason) -> None:
 
 
 NO_CLASS = "no persistent volumes available for this claim and no storage class is set"
-CHOSEN = {"annotations": {SELECTED_NODE: "x"}}
+CHOSEN: dict[str, Any] = {"annotations": {SELECTED_NODE: "x"}}
 PENDING = {
     "no class": (claim(storageClassName=""), None, (), "FailedBinding", NO_CLASS),
     "missing class": (claim(), None, (), "ProvisioningFailed", 'storageclass.storage.k8s.io "fast" not found'),
@@ -190,7 +192,10 @@ def test_a_bound_claim_can_lose_its_volume(volumes, spec, reason) -> None:
     assert plan_claim(claim(**spec, phase="Lost"), volumes, None, ()).event is None  # once
 
 
-DYNAMIC = {"metadata": {"annotations": {PROVISIONED_BY: "x"}}, "persistentVolumeReclaimPolicy": "Delete"}
+DYNAMIC: dict[str, Any] = {
+    "metadata": {"annotations": {PROVISIONED_BY: "x"}},
+    "persistentVolumeReclaimPolicy": "Delete",
+}
 
 
 @pytest.mark.parametrize(

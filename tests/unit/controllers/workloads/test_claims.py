@@ -29,7 +29,7 @@ def replica_set(*, leaving: bool = False) -> ReplicaSet:
 
 
 def pod(name: str, owner: str = "", *, app: str = "a", terminating: bool = False, namespace: str = "default") -> Pod:
-    references = ()
+    references: tuple[OwnerReference, ...] = ()
     if owner:
         references = (OwnerReference(api_version="apps/v1", kind="ReplicaSet", name="x", uid=owner, controller=True),)
     return Pod(

@@ -1,5 +1,7 @@
 """Status of a Deployment in each situation, with the texts of Kubernetes."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -26,7 +28,7 @@ from bridgehead.objects.times import format_time
 NOW = 2_000_000_000.0
 
 
-def deployment(replicas: int = 2, deadline: int = 600, *, paused: bool = False, **status: int) -> Deployment:
+def deployment(replicas: int = 2, deadline: int = 600, *, paused: bool = False, **status: Any) -> Deployment:
     return Deployment(
         metadata=ObjectMeta(name="web", generation=4),
         spec=DeploymentSpec(replicas=replicas, progress_deadline_seconds=deadline, paused=paused),

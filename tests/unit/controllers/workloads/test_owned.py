@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from bridgehead.client.object_store import ObjectStore
@@ -36,7 +38,7 @@ def names(pods: list[Pod]) -> set[str]:
 
 
 def test_candidates_are_owned_pods_and_orphans_of_the_namespace() -> None:
-    store = ObjectStore[Pod]("pods")
+    store: Any = ObjectStore[Pod]("pods")
     store.put(pod("early", "me"))
     index = OwnedIndex(store)
     for one in (pod("mine", "me"), pod("theirs", "other"), pod("orphan"), pod("far", namespace="far")):
@@ -55,7 +57,7 @@ def test_candidates_are_owned_pods_and_orphans_of_the_namespace() -> None:
     [([5], [7], 7), ([5], [5], 5), ([5, 7], [6], 7), ([5], [7, 9], 9)],
 )
 def test_the_newer_of_observed_and_written_counts_is_used(seen: list[int], written: list[int], expected: int) -> None:
-    store = ObjectStore[ReplicaSet]("replicasets")
+    store: Any = ObjectStore[ReplicaSet]("replicasets")
     latest = Latest(store)
     for number in seen:
         store.put(version(number))
@@ -65,7 +67,7 @@ def test_the_newer_of_observed_and_written_counts_is_used(seen: list[int], writt
 
 
 def test_a_written_count_is_forgotten_when_it_is_observed_or_deleted() -> None:
-    store = ObjectStore[ReplicaSet]("replicasets")
+    store: Any = ObjectStore[ReplicaSet]("replicasets")
     latest = Latest(store)
     store.put(version(5))
     latest.remember(version(7))

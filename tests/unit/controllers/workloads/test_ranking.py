@@ -22,7 +22,7 @@ def pod(
     cost: str = "",
     restarts: int = 0,
 ) -> Pod:
-    conditions = ()
+    conditions: tuple[Condition, ...] = ()
     if ready_for is not None:
         conditions = (Condition(type="Ready", status="True", last_transition_time=format_time(NOW - ready_for)),)
     return Pod(
