@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -156,7 +157,8 @@ def test_the_startup_probe_runs_more_often_than_its_period():
 @pytest.mark.parametrize("kind", ["startup", "liveness", "readiness"])
 def test_a_period_counts_from_begin_to_begin(kind):
     probe = Probe(period_seconds=2, timeout_seconds=1, failure_threshold=3, initial_delay_seconds=1)
-    recorder = Recorder(Container(name="c", **{f"{kind}_probe": probe}), **{kind: "F"})
+    probes: dict[str, Any] = {f"{kind}_probe": probe}
+    recorder = Recorder(Container(name="c", **probes), **{kind: "F"})
     begun_at = []
 
     async def main():
@@ -180,7 +182,8 @@ def test_a_period_counts_from_begin_to_begin(kind):
 
 @pytest.mark.parametrize("kind", ["startup", "liveness"])
 async def test_a_failure_is_reported_once(kind):
-    recorder = Recorder(Container(name="c", **{f"{kind}_probe": QUICK}), **{kind: "F"})
+    probes: dict[str, Any] = {f"{kind}_probe": QUICK}
+    recorder = Recorder(Container(name="c", **probes), **{kind: "F"})
     await run_until(recorder.probes(), lambda: ("failed", kind) in recorder.notified)
     assert recorder.asked == [kind] * (2 if kind == "liveness" else 3)  # the first startup probe counts for nothing
 

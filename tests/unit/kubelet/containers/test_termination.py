@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 
@@ -27,7 +28,7 @@ class Node:
         self.containers = PodContainers(pod, lambda: None)
         for container in pod.spec.init_containers + pod.spec.containers:
             self.containers.set_run(container.name, Run(attempt=0, id=container.name, started_at=1.0))
-        context = SimpleNamespace(pod=pod, pod_ip="10.244.1.2", node=self, record=lambda *_: None)
+        context: Any = SimpleNamespace(pod=pod, pod_ip="10.244.1.2", node=self, record=lambda *_: None)
         self.terminator = Terminator(context, self.containers)
 
     def end(self, name):

@@ -93,7 +93,7 @@ class Api:
             self._queues[kind.plural].remove(queue)
             self.watching.remove(kind.plural)
 
-    def _selected(self, kind: Kind[Any], labels: str) -> list[Any]:
+    def _selected(self, kind: Kind[Any], labels: str) -> Any:
         key, _, value = labels.partition("=")
         return [o for o in self.objects[kind.plural].values() if not key or o.metadata.labels.get(key) == value]
 

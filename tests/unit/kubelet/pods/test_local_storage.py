@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from tests.unit.kubelet.pod_factory import make_pod
 MIB = 1 << 20
 
 
-def limited(*limits: str, **spec: object) -> object:
+def limited(*limits: str, **spec: Any) -> Any:
     containers = [
         {"name": f"c{number}", "resources": {"limits": {"ephemeral-storage": limit} if limit else {}}}
         for number, limit in enumerate(limits)

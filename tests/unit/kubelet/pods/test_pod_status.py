@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -284,6 +286,7 @@ def test_a_container_status_shows_its_mounts_and_its_user():
         {"name": "r", "mountPath": "/r", "readOnly": True, "recursiveReadOnly": "Disabled"},
         {"name": "r", "mountPath": "/all", "readOnly": True, "recursiveReadOnly": "Enabled"},
     )
+    assert running.user is not None
     assert (waiting.user, running.user.linux) == (None, user)
     runs, _ = known_runs((running,), NOW)
     assert runs["a"].user == user
@@ -298,10 +301,10 @@ def test_statuses_of_containers_are_sorted_by_name():
 
 
 def test_a_container_waits_for_the_init_containers():
-    status = pod_status(pod(init=(I1,)), view({"i1": UP}), NOW)
+    status: Any = pod_status(pod(init=(I1,)), view({"i1": UP}), NOW)
     assert status.container_statuses[0].state.waiting.reason == "PodInitializing"
     assert status.init_container_statuses[0].ready is False
-    done = pod_status(pod(init=(I1,)), view({"i1": DONE}), NOW)
+    done: Any = pod_status(pod(init=(I1,)), view({"i1": DONE}), NOW)
     assert done.init_container_statuses[0].ready is True
     assert done.init_container_statuses[0].state.terminated.reason == "Completed"
 
@@ -354,7 +357,8 @@ def test_an_unchanged_status_gives_no_patch():
 def test_an_exit_code_of_0_is_written():
     """Scripts read it: the field is always there in Kubernetes."""
     done = pod_status(pod("Never"), view({"a": DONE, "b": UP}, previous={"b": DONE}), NOW)
-    a, b = status_patch(PodStatus(), done)["containerStatuses"]
+    patch: Any = status_patch(PodStatus(), done)
+    a, b = patch["containerStatuses"]
     assert a["state"]["terminated"]["exitCode"] == b["lastState"]["terminated"]["exitCode"] == 0
     assert "terminated" not in b["state"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from types import SimpleNamespace
+from typing import Any
 
 from bridgehead.kubelet.pods import pod_termination
 from bridgehead.kubelet.pods.pod_termination import PodTermination
@@ -38,7 +39,9 @@ class Terminator:
 def termination():
     settings = SimpleNamespace(termination_barrier=1000.0)
     pod = make_pod(terminationGracePeriodSeconds=1000)
-    return PodTermination(SimpleNamespace(pod=pod, node=SimpleNamespace(settings=settings)), Barrier())
+    context: Any = SimpleNamespace(pod=pod, node=SimpleNamespace(settings=settings))
+    barrier: Any = Barrier()
+    return PodTermination(context, barrier)
 
 
 async def test_a_pod_has_its_grace_period():

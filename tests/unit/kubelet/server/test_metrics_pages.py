@@ -43,7 +43,7 @@ async def test_a_measurement_goes_on_when_its_scraper_leaves() -> None:
     leaving.cancel()
     with pytest.raises(asyncio.CancelledError):
         await leaving
-    staying = [asyncio.create_task(pages.by_path[path]("")) for path in ("/metrics/resource", "/metrics/cadvisor")]
+    staying = [asyncio.ensure_future(pages.by_path[path]("")) for path in ("/metrics/resource", "/metrics/cadvisor")]
     await asyncio.sleep(0)
     kubelet.answers.set()
     resource, cadvisor = await asyncio.gather(*staying)

@@ -18,17 +18,23 @@ class Session:
     """A command that runs until it is closed."""
 
     def __init__(self) -> None:
-        self.stdin_fd = self.stderr_fd = None
-        self.stdout_fd, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self.stdin_fd: int | None = None
+        self.stderr_fd: int | None = None
+        self.stdout_fd: int | None
+        self._reader, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self.stdout_fd = self._reader
         self.closed = False
 
     async def wait(self) -> int:
         await asyncio.Event().wait()
         return 0
 
+    def resize(self, columns: int, rows: int) -> None:
+        raise AssertionError("there is no terminal")
+
     async def close(self) -> None:
         self.closed = True
-        for fd in (self.stdout_fd, self._writer):
+        for fd in (self._reader, self._writer):
             os.close(fd)
 
 
@@ -105,8 +111,8 @@ class Terminal(Session):
         self.sizes: list[tuple[int, int]] = []
         os.write(self._writer, b"x" * 60_000)
 
-    def resize(self, width: int, height: int) -> None:
-        self.sizes.append((width, height))
+    def resize(self, columns: int, rows: int) -> None:
+        self.sizes.append((columns, rows))
 
 
 async def test_sizes_that_no_terminal_can_have_are_ignored():

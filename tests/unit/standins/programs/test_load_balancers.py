@@ -10,7 +10,7 @@ import pytest
 
 from bridgehead.standins.programs import load_balancers
 from bridgehead.standins.programs.cluster_access import AccessFailed
-from bridgehead.standins.programs.http_session import HttpRequest
+from bridgehead.standins.programs.http_session import HttpRequest, HttpResponse
 from bridgehead.standins.programs.stream_server import Peer
 from bridgehead.standins.standin import Launch, Setup
 
@@ -104,7 +104,9 @@ def test_probes_are_answered() -> None:
     peer = Peer("10.0.0.1", 4321)
 
     def status(path: str) -> int:
-        return handler(HttpRequest("GET", path, b"", b"", peer)).status  # type: ignore[union-attr]
+        response = handler(HttpRequest("GET", path, b"", b"", peer))
+        assert isinstance(response, HttpResponse)
+        return response.status
 
     assert [status(path) for path in ("/metrics", "/healthz", "/readyz", "/livez", "/")] == [200, 200, 200, 200, 404]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,9 @@ ALLOW, EPERM = 0x7FFF0000, 0x00050001
 NONE: frozenset[str] = frozenset()
 
 
-def planned(syscalls: list[dict], capabilities: frozenset[str] = NONE, host: Host = HOST, **fields: object) -> Plan:
+def planned(
+    syscalls: list[dict[str, Any]], capabilities: frozenset[str] = NONE, host: Host = HOST, **fields: object
+) -> Plan:
     text = json.dumps({"defaultAction": "SCMP_ACT_ERRNO", "syscalls": syscalls, **fields})
     return plan_filter(parse_profile(text.encode()), capabilities, host)
 
@@ -92,7 +95,7 @@ def test_a_rule_with_the_default_action_is_omitted():
         ({"includes": {}, "excludes": {}}, True),
     ],
 )
-def test_docker_conditions_are_evaluated(condition: dict, holds: bool):
+def test_docker_conditions_are_evaluated(condition: dict[str, Any], holds: bool):
     plan = planned([{"names": ["x"], "action": "SCMP_ACT_ALLOW", **condition}], frozenset({"NET_RAW"}))
     assert bool(plan.decisions) is holds
 

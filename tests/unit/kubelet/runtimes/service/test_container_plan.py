@@ -18,11 +18,11 @@ from bridgehead.kubelet.runtimes.service.container_plan import (
 from bridgehead.kubelet.runtimes.spawn.program_start import DEFAULT_PATH
 
 
-def image(**fields: object) -> Image:
+def image(**fields: Any) -> Image:
     return Image(**{"name": "app", "id": "app", "source": "store", **fields})
 
 
-def spec(**fields: object) -> ContainerSpec:
+def spec(**fields: Any) -> ContainerSpec:
     return ContainerSpec(**{"pod_uid": "u", "name": "c", "attempt": 0, "image": image(), **fields})
 
 
