@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
 from typing import Any
 
 import msgspec
@@ -14,13 +14,14 @@ from bridgehead.network.listening_ports import Listener
 from bridgehead.objects.core import Event
 from bridgehead.objects.kinds import ENDPOINT_SLICES, NODES, SERVICE_CIDRS, SERVICES, Kind
 from bridgehead.objects.meta import ObjectKey
+from bridgehead.proxy.address_texts import Family
 from bridgehead.proxy.agent import ProxyAgent
 from bridgehead.proxy.changes import FrontendTable, Update
 from bridgehead.proxy.config import ProxyConfig
 from bridgehead.proxy.conntrack.reconciler import ConntrackReconciler
 from bridgehead.proxy.errors import TransactionFailed
 from bridgehead.proxy.frontends import Frontend, Problem, Reason
-from bridgehead.proxy.mode import Mode, Repair, Settings
+from bridgehead.proxy.mode import Mode, Repair, Settings, Watched
 
 _KINDS = (SERVICES, ENDPOINT_SLICES, NODES, SERVICE_CIDRS)
 CONFIG = ProxyConfig(cluster_cidrs=("10.244.0.0/16",))
@@ -52,7 +53,7 @@ class ScriptedApi:
 
     def _notify(self, kind: Kind[Any], event: str, obj: Any) -> None:
         for queue in self._watches[kind.plural]:
-            queue.put_nowait(WatchEvent(event, obj))  # type: ignore[arg-type]
+            queue.put_nowait(WatchEvent(event, obj))
 
     async def list(self, kind: Kind[Any], *_: Any, **__: Any) -> ListResult[Any]:
         metadata = {"resourceVersion": str(self._version)}
@@ -78,7 +79,8 @@ class ScriptedMode:
     """Records the calls; the next `fail_apply` and `fail_sync` calls fail."""
 
     name = "scripted"
-    watched = None
+    watched: Watched | None = None
+    families: tuple[Family, ...] = (4, 6)
 
     def __init__(self) -> None:
         self.settings = Settings()
@@ -94,11 +96,11 @@ class ScriptedMode:
     def unsupported(self, frontend: Frontend) -> Problem | None:
         return Problem(Reason.NOT_SUPPORTED, "sticky") if frontend.affinity_seconds else None
 
-    async def apply(self, updates: list[Update]) -> int:
+    async def apply(self, updates: Sequence[Update]) -> int:
         if self.fail_apply:
             self.fail_apply -= 1
             raise TransactionFailed("the table is gone")
-        self.applied.append(updates)
+        self.applied.append([*updates])
         return len(updates)
 
     async def sync(self, table: FrontendTable) -> int:
@@ -111,6 +113,15 @@ class ScriptedMode:
     async def verify(self, table: FrontendTable, *, thoroughly: bool) -> Repair | None:
         self.verified += 1
         return None
+
+    async def let_through(self, address: str, port: int) -> bool:
+        return False
+
+    async def remove(self) -> bool:
+        return False
+
+    def render(self, table: FrontendTable) -> str:
+        return ""
 
 
 def service(name: str, address: str, **spec: Any) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -25,6 +25,7 @@ from bridgehead.proxy.conntrack.reconciler import ConntrackReconciler
 from bridgehead.proxy.errors import Refused
 from bridgehead.proxy.mode import Settings
 from bridgehead.proxy.node_facts import plan_node
+from bridgehead.proxy.service_frontends import compile_service
 from tests.unit.proxy.agent_world import CONFIG, ScriptedApi, ScriptedMode, eventually, running, service, slice_of
 
 
@@ -155,7 +156,7 @@ async def test_progress_lists_the_services_that_the_kernel_rejects(api: Scripted
                 raise Refused("not that one")
             return await super().sync(table)
 
-        async def apply(self, updates: list[Update]) -> int:
+        async def apply(self, updates: Sequence[Update]) -> int:
             if any(c.new is not None and c.new.owner.startswith("default/bad:") for u in updates for c in u.changes):
                 raise Refused("not that one")
             return await super().apply(updates)
@@ -195,7 +196,7 @@ async def test_a_kernel_that_rejects_everything_is_retried(
 async def test_a_service_that_cannot_be_compiled_does_not_affect_others(
     api: ScriptedApi, mode: ScriptedMode, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    real = agent_module.compile_service
+    real = compile_service
 
     def explode(service: Service, *rest: Any) -> Any:
         if service.metadata.name == "bad":
@@ -220,7 +221,7 @@ async def test_a_problem_is_reported_once(
                 spec = {"externalIPs": ["nonsense"], "healthCheckNodePort": port, "sessionAffinity": "ClientIP"}
                 api.put(SERVICES, service("odd", "10.96.0.1", **spec))
                 api.put(ENDPOINT_SLICES, slice_of("odd", f"10.244.1.{port}"))
-                await eventually(lambda port=port: len(mode.applied) == port)  # type: ignore[misc]
+                await eventually(lambda port=port: len(mode.applied) == port)
             await eventually(lambda: len(api.events) == 3)
     assert caplog.text.count("nonsense") == 1
     assert caplog.text.count("NotSupported: sticky") == 1

@@ -32,7 +32,8 @@ SETTINGS = Settings((4, 6), ("10.244.0.0/16",), ("10.96.0.0/12",))
 
 
 def backend(number: int, **more: Any) -> Backend:
-    return Backend(f"10.244.1.{number}", 8080, **({"node": "node1", "is_local": True} | more))
+    fields: dict[str, Any] = {"node": "node1", "is_local": True} | more
+    return Backend(f"10.244.1.{number}", 8080, **fields)
 
 
 def compiled(

@@ -210,10 +210,7 @@ def test_a_serving_terminating_endpoint_is_used_only_without_ready_ones() -> Non
     ids=["zone", "one without hints", "no hint for here", "node before zone", "no node hint for here"],
 )  # fmt: skip
 def test_hints_apply_when_all_endpoints_have_them_and_one_is_for_this_node(hints: list[Any], used: list[str]) -> None:
-    endpoints = [
-        endpoint(f"10.244.1.{i + 1}", **({"hints": hint} if hint else {}))  # type: ignore[arg-type]
-        for i, hint in enumerate(hints)
-    ]
+    endpoints = [endpoint(f"10.244.1.{i + 1}", **({"hints": hint} if hint else {})) for i, hint in enumerate(hints)]
 
     assert hosts(compile_service(service(), [slice_of(*endpoints)], NODE).frontends[0]) == used
 
@@ -302,7 +299,7 @@ def test_load_balancer_addresses_of_mode_proxy_and_host_names_are_ignored() -> N
 
 
 def test_source_ranges_apply_to_load_balancer_addresses_by_family() -> None:
-    spec = {
+    spec: dict[str, Any] = {
         "type": "LoadBalancer",
         "clusterIPs": [ADDRESS[4], ADDRESS[6]],
         "externalIPs": [EXTERNAL[4]],
@@ -330,7 +327,7 @@ def test_source_ranges_apply_to_load_balancer_addresses_by_family() -> None:
 def test_a_load_balancer_address_may_connect_to_itself_if_the_node_is_allowed(
     ranges: list[str], admitted: tuple[str, ...]
 ) -> None:
-    spec = {"type": "LoadBalancer", "loadBalancerSourceRanges": ranges}
+    spec: dict[str, Any] = {"type": "LoadBalancer", "loadBalancerSourceRanges": ranges}
     ingress = [{"ip": BALANCER[4]}, {"ip": BALANCER[6]}]
     node = msgspec.structs.replace(NODE, addresses=("10.0.0.201", "fd00:a::201"))
 
@@ -349,7 +346,11 @@ def test_addresses_and_ranges_are_parsed_once_per_service(monkeypatch: pytest.Mo
     monkeypatch.setattr("bridgehead.proxy.service_frontends.canonical_cidr", count)
     ranges = ["192.0.2.0/24", "198.51.100.0/24"]
     ports = [{"name": f"p{number}", "port": number} for number in range(1, 6)]
-    spec = {"type": "LoadBalancer", "loadBalancerSourceRanges": ranges, "clusterIPs": list(ADDRESS.values())}
+    spec: dict[str, Any] = {
+        "type": "LoadBalancer",
+        "loadBalancerSourceRanges": ranges,
+        "clusterIPs": list(ADDRESS.values()),
+    }
     status = {"loadBalancer": {"ingress": [{"ip": BALANCER[4]}]}}
 
     compiled = compile_service(service(**spec, ports=ports, status=status), [], NODE)

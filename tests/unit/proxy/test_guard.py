@@ -50,7 +50,7 @@ class LookedAt(ScriptedMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.watched = Watched(frozenset(("bridgehead",)))  # type: ignore[assignment]
+        self.watched = Watched(frozenset(("bridgehead",)))
         self.looks: list[bool] = []
         self.observed: ObservedCommits = {}
         self.repaired: list[Repair | None] = []
@@ -182,7 +182,7 @@ async def test_long_checks_are_less_frequent(world: World) -> None:
         world.time += 1.5
         return None
 
-    world.mode.verify = look  # type: ignore[method-assign]
+    world.mode.verify = look
     world.time += 30
     await world.look()
     world.observe(OURS)
@@ -205,10 +205,10 @@ async def test_a_failed_check_is_repeated(world: World) -> None:
         raise OSError(5, "broken")
 
     world.observe(OURS)
-    real, world.mode.verify = world.mode.verify, fail  # type: ignore[method-assign]
+    real, world.mode.verify = world.mode.verify, fail
     with pytest.raises(OSError, match="broken"):
         await world.look()
-    world.mode.verify = real  # type: ignore[method-assign]
+    world.mode.verify = real
     world.time += 30
     assert await world.look() == [True]
 

@@ -27,6 +27,7 @@ class PickyKernel:
 
     name = "picky"
     watched = None
+    families = ()
 
     def __init__(self) -> None:
         self.settings = Settings()
@@ -59,6 +60,9 @@ class PickyKernel:
 
     async def verify(self, table: FrontendTable, *, thoroughly: bool) -> Repair | None:
         return None
+
+    async def let_through(self, address: str, port: int) -> bool:
+        return False
 
     async def remove(self) -> bool:
         return False
@@ -266,7 +270,7 @@ async def test_an_error_during_the_search_loses_no_service(world: World, error: 
                 raise error
             real(rules)
 
-        fresh.kernel.check = check  # type: ignore[method-assign]
+        fresh.kernel.check = check
         try:
             await fresh.program(*(service(number, 1) for number in range(6)))
         except (TransactionFailed, OSError):

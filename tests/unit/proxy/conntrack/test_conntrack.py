@@ -396,7 +396,7 @@ def test_a_failed_scan_is_repeated(proxy: Proxy) -> None:
 # --- TCP and SCTP ----------------------------------------------------------------------------------------
 
 WEB = "10.96.0.11"
-KINDS = {"name": "web", "address": WEB}
+KINDS: dict[str, Any] = {"name": "web", "address": WEB}
 ATTEMPT, ESTABLISHED = to_pod(1, WEB, is_established=False), to_pod(1, WEB)
 
 

@@ -191,8 +191,8 @@ def test_a_repair_in_parts_breaks_nothing_else(old: Services, seed: int, limit: 
 def test_all_rules_are_removed_in_parts(limit: int) -> None:
     table = FrontendTable()
     endpoints = [{"addresses": [f"10.244.1.{n}"], "nodeName": "node1"} for n in range(1, 9)]
-    service = {"metadata": {"name": "a", "namespace": "default"}, "spec": {"clusterIP": "10.96.0.1"}}
-    service["spec"]["ports"] = [{"name": "p", "port": 80}]  # type: ignore[index]
+    spec = {"clusterIP": "10.96.0.1", "ports": [{"name": "p", "port": 80}]}
+    service = {"metadata": {"name": "a", "namespace": "default"}, "spec": spec}
     slices = [{"addressType": "IPv4", "ports": [{"name": "p", "port": 8080}], "endpoints": endpoints}]
     put(table, {"a": (service, slices)})
     kernel, renderer = kernel_with(table)

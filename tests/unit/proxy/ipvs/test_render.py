@@ -437,7 +437,7 @@ def test_incremental_changes_equal_a_fresh_start(
 ) -> None:
     table, renderer, kernel = FrontendTable(), Renderer(SETTINGS, IpvsOptions()), FakeIpvs()
     kernel.do(renderer.full((), (), kernel.state(), NODE))
-    addresses = NODE
+    addresses: tuple[str, ...] = NODE
     for batch, addresses in history:
         kernel.do(renderer.move(addresses))
         updates = [table.update(key, compiled) for key, compiled in batch]

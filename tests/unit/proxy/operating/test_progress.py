@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import types
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -67,7 +68,7 @@ class Leases:
         return types.SimpleNamespace(items=[Node()] * min(limit, self.nodes), metadata=metadata)
 
     @property
-    def times(self) -> list[float]:
+    def times(self) -> Sequence[float]:
         return [time for time, _, _ in self.writes]
 
 
@@ -115,7 +116,7 @@ def test_rejected_services_are_published_at_once():
         await real(kind, name, namespace, changes)
         patches.append(changes["metadata"]["annotations"]["bridgehead/services-refused"])
 
-    api.patch = patch  # type: ignore[method-assign]
+    api.patch = patch
 
     async def main() -> None:
         publisher = ProgressPublisher(api, "node1", now=lambda: 0.0, jitter=lambda: 0.0)  # type: ignore[arg-type]
@@ -203,6 +204,6 @@ def test_the_patch_is_valid_json():
     async def patch(kind: Any, name: str, namespace: str, changes: dict[str, Any]) -> None:
         seen.append(msgspec.json.encode(changes))
 
-    api.patch = patch  # type: ignore[method-assign]
+    api.patch = patch
     publish(api, (0.0, 10, True))
     assert b'"leaseDurationSeconds":40' in seen[0]
