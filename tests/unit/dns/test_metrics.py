@@ -15,7 +15,7 @@ from bridgehead.dns.serving import DnsMetrics, DnsServer
 from bridgehead.dns.upstreams.cache import Cache
 from bridgehead.dns.upstreams.forward import Forwarder
 from bridgehead.exposition.formats import render
-from tests.unit.dns.world import build_zone, read_objects, ready
+from tests.unit.dns.world import build_zone, never_resolve, read_objects, ready
 
 UPSTREAM = Server("192.0.2.1")
 
@@ -40,7 +40,7 @@ def shown() -> dict[str, float]:
     """Values by name and labels, as Prometheus reads them."""
     responder = ready(build_zone(read_objects("{kind: Service, metadata: {name: web}, spec: {clusterIP: 10.96.0.9}}")))
     web = question("web.default.svc.cluster.local")
-    servers = [DnsServer(responder, None), DnsServer(responder, None)]  # type: ignore[arg-type]
+    servers = [DnsServer(responder, never_resolve) for _ in range(2)]
     for server, host in zip(servers, ("0.0.0.0", "::"), strict=True):
         server.address, server.is_ipv6 = ("", 53), ":" in host
     caa = question("nix.cluster.local", "CAA")
@@ -90,11 +90,11 @@ def shown() -> dict[str, float]:
     resolver = SimpleNamespace(panics=1)
     running = SimpleNamespace(config=config, responder=responder, resolver=resolver, cache=cache, forwarders=forwarders)
     metrics.watch(lambda: running, servers)
-    lines = [
+    samples = [
         line.rpartition(" ") for line in render(metrics.registry)[0].decode().splitlines() if not line.startswith("#")
     ]
-    assert len({name for name, _, _ in lines}) == len(lines), "each is there once"
-    return {name: float(value) for name, _, value in lines}
+    assert len({name for name, _, _ in samples}) == len(samples), "each is there once"
+    return {name: float(value) for name, _, value in samples}
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import dnslib
 import pytest
 
@@ -483,7 +485,12 @@ def test_extra_records_are_complete(monkeypatch):
     zone = build_zone(read_objects(MORE))
     asked: list[ObjectKey] = []
     answers = {"web-0.web.default.svc.cluster.local": {"A": ("10.244.1.8",)}}
-    zone.find_extra = lambda key: (asked.append(key), dict(answers))[1]
+
+    def find_extra(key: ObjectKey) -> dict[str, Any]:
+        asked.append(key)
+        return dict(answers)
+
+    zone.find_extra = find_extra
     responder = ready(zone)
     web, db = ObjectKey("default", "web"), ObjectKey("default", "db")
 

@@ -80,10 +80,27 @@ def packet(name: str, kind: str = "A", **options: Any) -> bytes:
 
 
 def ask(responder: Responder, name: str, kind: str = "A", *, udp: bool = True, **options: Any) -> dnslib.DNSRecord:
-    reply = responder.respond_untrusted(packet(name, kind, **options), is_udp=udp)
-    if isinstance(reply, Unresolved) or reply is None:
-        raise TypeError(f"{name} {kind}: no answer of the zone but {reply}")
-    return dnslib.DNSRecord.parse(reply)
+    return dnslib.DNSRecord.parse(reply_to(responder, packet(name, kind, **options), udp=udp))
+
+
+def reply_to(responder: Responder, query: bytes, *, udp: bool = True) -> bytes:
+    """The reply of the zone; TypeError when it has none."""
+    reply = responder.respond_untrusted(query, is_udp=udp)
+    if not isinstance(reply, bytes):
+        raise TypeError(f"no answer of the zone but {reply}")
+    return reply
+
+
+def unresolved(responder: Responder, query: bytes, *, udp: bool = True) -> Unresolved:
+    """The question that the responder leaves to the resolver."""
+    found = responder.respond_untrusted(query, is_udp=udp)
+    assert isinstance(found, Unresolved)
+    return found
+
+
+async def never_resolve(question: Unresolved, client: str) -> bytes:
+    """The resolver of a server that is asked only for names of its zone."""
+    raise AssertionError(f"not of the zone: {question}")
 
 
 def lines(records: Iterable[dnslib.RR]) -> list[str]:
