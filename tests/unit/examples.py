@@ -14,5 +14,6 @@ def examples(count: int, **others: Any) -> settings:
 
     `others` are passed to `hypothesis.settings`.
     """
+    assert settings.default is not None
     scaled = round(count * settings.default.max_examples / _USUAL)
     return settings(max_examples=max(scaled, 1), **others)

@@ -199,7 +199,8 @@ async def test_an_http_connection_has_a_keep_alive_timer():
     assert connection.timeout_keep_alive_task is None
     connection.data_received(GET)
     await asyncio.gather(*connection.tasks)
-    assert not connection.timeout_keep_alive_task.cancelled()
+    timer: Any = connection.timeout_keep_alive_task
+    assert not timer.cancelled()
     await finish(connection)
 
 
@@ -299,7 +300,8 @@ async def test_the_server_calls_overridden_methods():
             called.append("startup")
             assert self.config.http_protocol_class is HttpToolsProtocol
             assert self.lifespan.state == {}
-            self.servers, self.started = [Listening()], True
+            listening: Any = Listening()
+            self.servers, self.started = [listening], True
 
         async def main_loop(self) -> None:
             called.append("main_loop")

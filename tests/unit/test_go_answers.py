@@ -22,6 +22,7 @@ async def answer(method: str, path: str) -> web.Response:
     match = await application.router.resolve(request)
     (middleware,) = application.middlewares
     response = await middleware(request, match.handler)
+    assert isinstance(response, web.Response)
     for signal in application.on_response_prepare:
         response.headers["Server"] = "Python"
         await signal(request, response)

@@ -11,7 +11,7 @@ def named() -> list[tuple[str, Path, str]]:
     """Return the row, the file and the function of each test on the page."""
     found = []
     for row in re.findall(r"^\| (W\d+) \|.*$", PAGE, re.MULTILINE):
-        line = re.search(rf"^\| {row} \|.*$", PAGE, re.MULTILINE)[0]
+        line = re.findall(rf"^\| {row} \|.*$", PAGE, re.MULTILINE)[0]
         for path, function in re.findall(r"`([\w/]+\.py)::(\w+)`", line):
             found.append((row, TESTS.parent / path if "/" in path else TESTS / "e2e" / path, function))
     return found

@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -125,7 +126,7 @@ def _levels(of: str, levels: int, first: str) -> str:
 
 EXCESSIVE = "yaml: document contains excessive aliasing"
 DEPTH = "yaml: exceeded max depth of 200"
-BOMBS = {
+BOMBS: dict[str, Any] = {
     "aliases": (_levels("[%s]", 12, "[lol]"), EXCESSIVE),
     "merges": (_levels("{<<: [%s]}", 12, "{x: 1}"), EXCESSIVE),
     "merges and values": (_levels("{<<: [%s], v: *a0}", 12, "{x: {z: 1}}"), EXCESSIVE),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from chaos.connections import ClientKind, Connection
@@ -55,7 +56,7 @@ def test_a_run_without_violations_passes() -> None:
         ({"unread": ["client-node1"]}, "wrong after the run: client-node1"),
     ],
 )
-def test_violations_fail_a_run(change: dict[str, object], finding: str) -> None:
+def test_violations_fail_a_run(change: dict[str, Any], finding: str) -> None:
     verdict = judge(replace(SOUND, **change))
     assert not verdict.is_sound
     assert f"- {finding}" in list(describe([verdict]))

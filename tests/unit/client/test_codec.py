@@ -1,4 +1,5 @@
 import json
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ from bridgehead.objects.kinds import ENDPOINT_SLICES, PODS, REPLICA_SETS
 from bridgehead.objects.meta import ObjectMeta
 
 
-def status(code: int, reason: str) -> dict:
+def status(code: int, reason: str) -> dict[str, Any]:
     return {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason, "message": "m"}
 
 

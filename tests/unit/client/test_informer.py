@@ -233,7 +233,7 @@ def test_late_handlers_and_indexes_see_existing_objects():
     def check(informer: Informer[Pod]) -> None:
         seen = []
         informer.on_change(lambda old, new: seen.append((old, new)))
-        assert [(old, new.key) for old, new in seen] == [(None, ObjectKey("d", "a"))]
+        assert [(old, new and new.key) for old, new in seen] == [(None, ObjectKey("d", "a"))]
         informer.add_index("uid", lambda pod: (pod.metadata.uid,))
         assert len(informer.by_index("uid", "a")) == 1
 

@@ -186,6 +186,7 @@ def test_heartbeats_create_the_lease_and_then_renew_it():
             assert leases.lease.metadata.owner_references == (owner,)
             assert leases.lease.spec.holder_identity == "node1"
             assert leases.lease.spec.lease_duration_seconds == 40
+        assert leases.lease is not None
         assert leases.lease.spec.renew_time == "1970-01-01T00:00:10.500000Z"
 
     run_virtual(main())

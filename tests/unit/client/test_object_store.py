@@ -29,6 +29,7 @@ def test_indexes_and_handlers_follow_every_change(steps):
     def on_change(old, new):
         assert mirror.get((new or old).key) is old, "`old` is what was told before"
         if new is None:
+            assert old is not None
             del mirror[old.key]
         else:
             mirror[new.key] = new

@@ -135,7 +135,7 @@ def oci_archive(annotations: dict[str, str]) -> io.BytesIO:
     top = {**image.manifest.descriptor, "annotations": annotations}
     index = {"schemaVersion": 2, "mediaType": documents.OCI_INDEX, "manifests": [top]}
     blobs = {f"blobs/{blob.digest.replace(':', '/')}": blob.content for blob in (image.manifest, *image.blobs)}
-    return io.BytesIO(tar_of({"index.json": json.dumps(index), **blobs}.items()))
+    return io.BytesIO(tar_of([("index.json", json.dumps(index)), *blobs.items()]))
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_only_what_a_digest_promises_is_shared(tmp_path: Path, ingest: int) -> N
         with pytest.raises(BadImage):
             cache.lend(digest, 1, ingest)
     with pytest.raises(BadImage):
-        cache.add(DIGEST.upper(), 1, io.BytesIO())  # type: ignore[arg-type]
+        cache.add(DIGEST.upper(), 1, io.BytesIO())
     # A link in the cache leads to a file that nobody asked for.
     (tmp_path / "secret").write_bytes(CONTENT)
     (tmp_path / "cache" / DIGEST.replace(":", "-")).symlink_to(tmp_path / "secret")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import time
 from pathlib import Path
@@ -166,7 +167,7 @@ def test_a_look_whether_a_layer_is_used_stops_no_container(
     path = store.layer_path(add_image(store, "app", "one").layers[0])
     with contextlib.ExitStack() as looking:
         looking.enter_context(layer_locks.removing(path))
-        monkeypatch.setattr(layer_locks.time, "sleep", lambda _: looking.close())
+        monkeypatch.setattr(time, "sleep", lambda _: looking.close())
         LayerLocks().acquire([str(path)])
 
 
@@ -174,13 +175,13 @@ def test_a_layer_that_was_unpacked_anew_meanwhile_is_not_taken_for_the_old_one(
     store: ContentStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = store.layer_path(add_image(store, "app", "one").layers[0])
-    lock = layer_locks.fcntl.flock
+    lock = fcntl.flock
 
     def replace(descriptor: int, how: int) -> None:
         lock(descriptor, how)
         path.rename(path.with_name("old"))
         path.mkdir()
 
-    monkeypatch.setattr(layer_locks.fcntl, "flock", replace)
+    monkeypatch.setattr(fcntl, "flock", replace)
     with pytest.raises(FileNotFoundError, match="was removed"):
         LayerLocks().acquire([str(path)])

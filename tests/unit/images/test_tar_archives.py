@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import tarfile
+import zlib
 from collections.abc import Iterable
 from typing import Any
 
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridgehead.images.errors import BadImage
-from bridgehead.images.store import compression, tar_headers
+from bridgehead.images.store import tar_headers
 from bridgehead.images.store.compression import LayerReader, ReadAhead
 from bridgehead.images.store.tar_stream import MAX_EXTENSION, TarStream
 from tests.image_files import tar_of
@@ -43,8 +44,8 @@ def header(name: str, size: int, kind: bytes = b"0", **fields: bytes) -> bytes:
         block[offset : offset + length] = f"{number:0{length - 1}o}\0".encode()
     block[156:157] = kind
     block[257:265] = b"ustar  \0"
-    for offset, value in fields.items():
-        start = int(offset.removeprefix("at_"))
+    for name, value in fields.items():
+        start = int(name.removeprefix("at_"))
         block[start : start + len(value)] = value
     block[148:156] = f"{sum(block) + 8 * 32:06o}\0 ".encode()
     return bytes(block)
@@ -220,8 +221,8 @@ def test_empty_members_cost_no_more_than_their_bytes(monkeypatch: pytest.MonkeyP
             given_bytes += len(data)
             return self._inflate.decompress(data, bound)
 
-    compression_zlib = compression.zlib.decompressobj
-    monkeypatch.setattr(compression.zlib, "decompressobj", Counting)
+    compression_zlib = zlib.decompressobj
+    monkeypatch.setattr(zlib, "decompressobj", Counting)
     content = gzip.compress(b"") * 5000
     assert inflate(content) == b""
     assert given_bytes < 60 * len(content)

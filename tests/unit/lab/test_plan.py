@@ -2,6 +2,7 @@
 
 from ipaddress import ip_address, ip_network
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -31,7 +32,7 @@ def test_addresses_are_unique_and_in_their_ranges():
     for attribute in ("addresses", "pod_ranges", "netns", "utsns", "runtime_socket"):
         assert len({getattr(node, attribute) for node in nodes}) == MAX_NODES
     for index, ranges in enumerate((IPV4, IPV6)):
-        pods = ip_network(ranges.pods)
+        pods: Any = ip_network(ranges.pods)
         for node in nodes:
             assert ip_address(node.addresses[index]) in ip_network(ranges.fabric)
             assert ip_network(node.pod_ranges[index]).subnet_of(pods)

@@ -1,5 +1,7 @@
 """Taints, tolerations and node affinity, term by term."""
 
+from typing import Any
+
 import pytest
 
 from bridgehead.objects.core import Node, PodSpec, Taint, Toleration
@@ -73,7 +75,7 @@ def test_node_selector_terms_match_nodes(term: dict[str, object], expected: bool
     assert matches_term(term, NODE) is expected
 
 
-def affinity(*terms: dict[str, object]) -> PodSpec:
+def affinity(*terms: dict[str, Any]) -> PodSpec:
     required = {"nodeSelectorTerms": list(terms)}
     return PodSpec(affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}})
 

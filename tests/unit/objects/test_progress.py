@@ -52,7 +52,9 @@ def test_progress_is_read_as_it_was_written(programmed):
 )
 def test_the_mode_is_read_as_it_was_written_and_bounded(written, read):
     found = msgspec.convert(new_lease("node1", Versions(), NOW, None, mode=written), Lease)
-    assert read_progress(found).mode == read
+    progress = read_progress(found)
+    assert progress is not None
+    assert progress.mode == read
     changes = lease_changes("node1", Versions(), NOW, mode=written)["metadata"]["annotations"]
     assert (changes["bridgehead/proxy-mode-problem"] is None) == (not written.problem), "an earlier one is removed"
 
@@ -61,7 +63,9 @@ def test_the_mode_is_read_as_it_was_written_and_bounded(written, read):
 def test_rejected_services_are_named(count, named):
     refused = [ObjectKey("x", f"s{number:04}") for number in reversed(range(count))]
     written = msgspec.convert(new_lease("node1", Versions(5, 7), NOW, None, refused), Lease)
-    assert read_progress(written).refused == tuple(f"x/s{number:04}" for number in range(named))
+    progress = read_progress(written)
+    assert progress is not None
+    assert progress.refused == tuple(f"x/s{number:04}" for number in range(named))
     changes = lease_changes("node1", Versions(5, 7), NOW, refused)["metadata"]["annotations"]
     assert (changes["bridgehead/services-refused"] is None) == (count == 0), "an earlier annotation must be removed"
 

@@ -18,7 +18,9 @@ def next_times(schedule: str, begin: str, count: int = 1, zone: ZoneInfo | None 
     moment = datetime.fromisoformat(begin).replace(tzinfo=zone or UTC).timestamp()
     found = []
     for _ in range(count):
-        moment = parse_schedule(schedule).next_after(moment, zone or UTC)
+        following = parse_schedule(schedule).next_after(moment, zone or UTC)
+        assert following is not None
+        moment = following
         found.append(datetime.fromtimestamp(moment, zone or UTC).strftime("%Y-%m-%d %H:%M"))
     return found
 

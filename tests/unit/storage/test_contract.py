@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,7 +39,7 @@ async def open_(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     """Return a function that opens a store of the kind under test; its options are bounds of the history."""
     opened: list[MemoryStore] = []
 
-    def open_one(**options: int) -> MemoryStore:
+    def open_one(**options: Any) -> MemoryStore:
         kind = request.param
         opened.append(MemoryStore(**options) if kind == "memory" else SqliteStore(tmp_path / "state.db", **options))
         return opened[-1]
@@ -57,11 +58,11 @@ def pod(name: str, namespace: str = "default") -> Key:
     return Key("pods", namespace, name)
 
 
-def value(name: str, **more: object) -> dict[str, object]:
+def value(name: str, **more: Any) -> dict[str, Any]:
     return {"kind": "Pod", "metadata": {"name": name}, **more}
 
 
-async def put(store: Store, name: str, namespace: str = "default", **facts: object) -> int:
+async def put(store: Store, name: str, namespace: str = "default", **facts: Any) -> int:
     return (await store.create(pod(name, namespace), value(name), Facts(**facts))).revision
 
 
@@ -167,8 +168,8 @@ async def test_lists_are_sorted_by_namespace_and_name(store: Store) -> None:
         await put(store, name, namespace)
     await store.delete(pod("a-1", "x"))
 
-    def names(namespace: str | None = None, **options: object) -> list[tuple[str, str]]:
-        return [record.key[1:] for record in store.list("pods", namespace, **options)]  # type: ignore[arg-type]
+    def names(namespace: str | None = None, **options: Any) -> list[tuple[str, str]]:
+        return [record.key[1:] for record in store.list("pods", namespace, **options)]
 
     everything = [("", "c"), ("w", "z"), ("x", "a"), ("x", "b"), ("xy", "a")]
     assert names() == everything
@@ -331,7 +332,7 @@ async def test_all_watchers_get_the_same_change(store: Store) -> None:
 
 async def test_a_waiting_reader_wakes_once_for_concurrent_writes(store: Store) -> None:
     watch = store.watch("pods", since=0)
-    reader = asyncio.create_task(anext(aiter(watch)))
+    reader = asyncio.ensure_future(anext(aiter(watch)))
     await asyncio.sleep(0)
     await asyncio.gather(*(put(store, f"p{n:02}") for n in range(50)))
     assert len(await reader) == 50
@@ -420,7 +421,7 @@ async def test_batches_for_a_reader_behind_are_small(store: Store) -> None:
 
 async def test_many_readers_do_not_block_the_event_loop(store: Store) -> None:
     watches = [store.watch("pods", since=0) for _ in range(1000)]
-    readers = [asyncio.create_task(anext(aiter(watch))) for watch in watches]
+    readers = [asyncio.ensure_future(anext(aiter(watch))) for watch in watches]
     await asyncio.sleep(0)
     await put(store, "a")
     readers_done = []

@@ -8,6 +8,7 @@ import sqlite3
 import stat
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ def ignore(done: int, total: int) -> None:
     assert 0 <= done <= total
 
 
-async def put(store: SqliteStore, name: str, **facts: object) -> None:
+async def put(store: SqliteStore, name: str, **facts: Any) -> None:
     await store.create(Key("pods", "default", name), {"metadata": {"name": name}}, Facts(**facts))
 
 
