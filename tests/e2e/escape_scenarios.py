@@ -83,7 +83,6 @@ def catch_exec(world: EscapeLab) -> str:
     world.wait_running("attacker", {"watcher"})
     with ThreadPoolExecutor(3) as pool:
         watching = pool.submit(world.run_program, "watcher", "watch_for_exec")
-        time.sleep(0.5)
 
         def enter(_: int) -> None:
             while not watching.done():
@@ -265,7 +264,7 @@ def foreign_sources(world: EscapeLab) -> str:
         if "genuine" in received:
             break
         time.sleep(0.2)
-    time.sleep(0.5)
+    time.sleep(0.5)  # silence is tested: forged packets would come in this time
     return f"{sent}\nreceived:\n{world.log('victim', 'victim')}"
 
 

@@ -229,23 +229,26 @@ async def test_tls_and_upgrades() -> None:
 async def test_an_upgraded_connection_loses_no_bytes_when_one_side_ends_it() -> None:
     add_addresses(POD_IP)
     data, got = os.urandom(2_000_000), asyncio.Queue[bytes]()
+    has_left = asyncio.Event()  # the side that sends has sent everything and closed its connection
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
         if b"/down" in head:
             writer.write(data)
-            await writer.drain()
+            writer.close()
+            has_left.set()
         else:
-            await asyncio.sleep(0.2)  # bytes are on their direction when the client leaves
+            await has_left.wait()
             got.put_nowait(await reader.read())
-        writer.close()
+            writer.close()
 
     async with proxy_world() as (world, _):
         for port, tls in ((8080, None), (8443, server_certificate())):
             scheme = "http" if tls is None else "https"
             async with await asyncio.start_server(serve, POD_IP, port, ssl=tls), asyncio.timeout(DEADLINE):
                 for direction in ("up", "down"):
+                    has_left.clear()
                     unverified = ssl.create_default_context()
                     unverified.check_hostname, unverified.verify_mode = False, ssl.CERT_NONE
                     address = URL(world.config.server)
@@ -257,9 +260,10 @@ async def test_an_upgraded_connection_loses_no_bytes_when_one_side_ends_it() -> 
                     if direction == "up":
                         writer.write(data)
                     else:
-                        await asyncio.sleep(0.2)
+                        await has_left.wait()
                         assert await reader.read() == data
                     writer.close()
+                    has_left.set()
                     with contextlib.suppress(ConnectionError, ssl.SSLError):
                         await writer.wait_closed()
                     if direction == "up":

@@ -90,7 +90,7 @@ async def _break_off(request: web.Request, response: web.StreamResponse, data: b
     """Send the beginning of an answer, and end the connection."""
     await response.prepare(request)
     await response.write(data)
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0.01)  # the client takes it before the connection is reset
     assert request.transport is not None
     request.transport.abort()
     return response

@@ -269,7 +269,7 @@ def test_cgroups_of_a_killed_lab_are_removed_by_the_next_lab(hierarchy: None) ->
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
     # The end of a lab's first process ends them all; here one of a container is left.
-    with open(f"{group}/cgroup.procs", encoding="ascii") as file:
+    with open(f"{directory}/cgroup.procs", encoding="ascii") as file:
         os.kill(int(file.read()), signal.SIGKILL)
     again = prepared_for("test")
     assert sorted(entry.name for entry in os.scandir(again.directory) if entry.is_dir()) == ["processes"]

@@ -17,6 +17,7 @@ from kubernetes import client as kubernetes_client
 from kubernetes.stream import stream
 
 from bridgehead.kubelet.server import upgrades
+from bridgehead.kubelet.server.port_copy import _GRACE_SECONDS as GRACE_SECONDS
 from bridgehead.objects.kinds import NODES
 from bridgehead.streaming import spdy
 from tests.spdy_client import ClientWriter
@@ -206,9 +207,10 @@ async def test_both_directions_are_throttled(world):
         return int(next(line for line in counters.read_text().splitlines() if line.startswith("wchar")).split()[1])
 
     before = -1
-    while before != written():
-        before = written()
-        await asyncio.sleep(0.3)
+    async with asyncio.timeout(DEADLINE):
+        while before != written():
+            before = written()
+            await asyncio.sleep(0.3)  # silence is tested: in this time it would write more
     assert before < 64 << 20
     await client.wire.leave()
 
@@ -397,9 +399,10 @@ def opened(port, number=0):
 @pytest.mark.parametrize("is_tunnelled", [True, False], ids=["websocket", "spdy"])
 async def test_port_forward_delivers_what_a_client_sent_before_it_left(world, is_tunnelled, is_direct):
     data, got = os.urandom(2_000_000), asyncio.get_running_loop().create_future()
+    all_sent = asyncio.Event()
 
     async def receive_late(reader, writer):
-        await asyncio.sleep(0.2)
+        await all_sent.wait()
         got.set_result(await reader.read())
 
     async with Pod(receive_late) as port:
@@ -407,7 +410,7 @@ async def test_port_forward_delivers_what_a_client_sent_before_it_left(world, is
         await write_and_wait(wire, wrapped, opened(port))
         for start in range(0, len(data), 30_000):
             wire.writer.write(wrapped(spdy.data_frame(3, data[start : start + 30_000])))
-            await wire.writer.drain()
+        all_sent.set()
         await wire.leave()
         async with asyncio.timeout(DEADLINE):
             assert hashlib.md5(await got).digest() == hashlib.md5(data).digest()
@@ -418,7 +421,7 @@ async def test_a_half_closed_connection_still_answers(world):
 
     async def answer_at_end(reader, writer):
         body = await reader.read()
-        await asyncio.sleep(1.2)  # more than the grace for a connection whose pod has ended its side
+        await asyncio.sleep(GRACE_SECONDS + 0.2)  # silence is tested: it must not end the connection
         writer.write(body[::-1])
         await writer.drain()
 

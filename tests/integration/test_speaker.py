@@ -82,7 +82,7 @@ async def answering_macs(address: str) -> set[bytes]:
     with PacketSocket(link.number, link.name, ETH_P_ARP) as sock:
         source = ipaddress.IPv4Address(CLIENT).packed
         sock.send(arp.encode(arp.ArpPacket(arp.BROADCAST, True, link.mac, source, bytes(6), target)))
-        await asyncio.sleep(0.1)  # in which a second one would answer
+        await asyncio.sleep(0.1)  # silence is tested: a second one would answer in this time
         packets = [arp.decode(frame) for frame in sock.receive(1000)]
     return {packet.sender_mac for packet in packets if packet and packet.sender == target and packet.target == source}
 
