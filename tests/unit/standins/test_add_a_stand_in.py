@@ -21,6 +21,7 @@ def test_the_example_of_the_recipe_is_found_and_answers(monkeypatch, tmp_path):
     found = resolve_image("hashicorp/http-echo:1.0", ImageDirectories(str(tmp_path)))
     assert found.stand_in is stand_in
     assert found.image.entrypoint == ("/http-echo",)
+    assert stand_in is not None
     monkeypatch.setitem(sys.modules, "bridgehead.standins.programs.http_echo", example)
     assert load_program(stand_in.programs["http-echo"]) is example.serve
     assert example.echo_site(("http-echo", "-text=hello"))(REQUEST).body == b"hello\n"
