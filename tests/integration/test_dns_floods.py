@@ -21,7 +21,7 @@ from bridgehead.dns.config import CacheSettings, Server
 from bridgehead.dns.serving import DnsServer, Limits
 from bridgehead.dns.upstreams.cache import Cache
 from bridgehead.dns.upstreams.forward import Forwarder
-from tests.unit.dns.test_responder import headless
+from tests.unit.dns.answering.test_responder import headless
 from tests.unit.dns.world import build_zone, never_resolve, packet, read_objects, ready
 
 from .api_world import running, until

@@ -1,4 +1,4 @@
-"""The suite itself: signals of the programs that tests start, missing programs, and forked processes."""
+"""The suite itself: signals of the programs that tests start, missing programs, forked processes, and files' names."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from tests import forks, tools
 from tests.conftest import pytest_xdist_make_scheduler
 
 ROOT = Path(__file__).parents[2]
+UNIT = ROOT / "tests" / "unit"
 MISSING = "no-such-command is missing (Debian: apt-get install no-such-command)"
 
 
@@ -123,3 +124,36 @@ def test_a_forked_process_that_ends_fails_the_run(tmp_path: Path) -> None:
 def test_forked_processes_refuse_to_share_the_files_of_captured_output(tmp_path: Path) -> None:
     (tmp_path / "test_a.py").write_text(FILES["test_a.py"])
     assert "use --capture sys" in forked(tmp_path)
+
+
+def package_of(directory: Path) -> Path:
+    """The package that the tests of a directory of tests/unit are of."""
+    part = directory.relative_to(UNIT)
+    return ROOT / part if part.parts[:1] in (("benchmarks",), ("chaos",)) else ROOT / "src" / "bridgehead" / part
+
+
+def misplaced(test: str, package: Path) -> list[str]:
+    """Return the modules below the package that a test is named after although it does not lie beside them."""
+    name = test.removeprefix("test_").removesuffix(".py")
+    of_package = name.removeprefix(f"{package.name}_")
+    if (package / name).with_suffix(".py").exists() or (package / name).is_dir():
+        return []
+    below = {*package.rglob(f"{name}.py"), *package.glob(f"{of_package}.py")}
+    return sorted(str(module.relative_to(package)) for module in below)
+
+
+def test_the_unit_test_of_a_module_has_its_name_and_lies_in_its_package() -> None:
+    """A test of several modules has a name that is no module's."""
+    tests = [path for path in UNIT.rglob("test_*.py") if path.parent != UNIT]
+    assert len(tests) > 400
+    assert {path.parent for path in tests if not package_of(path.parent).is_dir()} == set()
+    found = {str(path): misplaced(path.name, package_of(path.parent)) for path in tests}
+    assert {path: modules for path, modules in found.items() if modules} == {}
+
+
+@pytest.mark.parametrize(
+    ("test", "modules"),
+    [("test_query_log.py", ["serving/query_log.py"]), ("test_dns_config.py", ["config.py"]), ("test_untrusted.py", [])],
+)
+def test_the_check_of_names_finds_modules(test: str, modules: list[str]) -> None:
+    assert misplaced(test, ROOT / "src" / "bridgehead" / "dns") == modules

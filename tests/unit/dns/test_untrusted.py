@@ -18,7 +18,7 @@ from bridgehead.dns.corefile.directives.rewrite import make_rule
 from bridgehead.dns.errors import BadPacket
 from bridgehead.dns.messages import foreign, replies, wire
 from bridgehead.dns.serving import query_log
-from tests.unit.dns.test_responder import headless
+from tests.unit.dns.answering.test_responder import headless
 from tests.unit.dns.world import build_zone, packet, read_objects, ready, reply_to
 from tests.unit.examples import examples
 

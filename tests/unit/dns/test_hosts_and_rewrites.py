@@ -15,7 +15,7 @@ from bridgehead.dns.messages import wire
 from bridgehead.dns.messages.foreign import adopt_reply_untrusted
 from bridgehead.dns.messages.replies import assemble
 from bridgehead.dns.zone import Zone, zone_file
-from tests.unit.dns.test_responder import headless
+from tests.unit.dns.answering.test_responder import headless
 from tests.unit.dns.world import ask, build_zone, lines, packet, read_objects, ready
 
 OBJECTS = """

@@ -13,9 +13,8 @@ from bridgehead.balancer.controller.pool_statuses import eip_status, pool_status
 from bridgehead.balancer.controller.service_patches import CONDITION, SERVICE_FINALIZER, openelb_patch, status_patch
 from bridgehead.balancer.ranges import IpAddress, address_of
 from bridgehead.objects.core import Service
-
-from .objects import eip, gather, pool
-from .services import service
+from tests.unit.balancer.objects import eip, gather, pool
+from tests.unit.balancer.services import service
 
 NOW = 1_790_000_000.0
 TIME = "2026-09-21T14:13:20Z"
