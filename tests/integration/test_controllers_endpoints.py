@@ -44,7 +44,9 @@ class World:
         self.informers.get(ENDPOINT_SLICES).on_change(self._note)
 
     def _note(self, old: EndpointSlice | None, new: EndpointSlice | None) -> None:
-        self.slice_writes.extend(one.metadata.name for one in (new or old,) if one is not None)
+        changed = new or old
+        assert changed is not None
+        self.slice_writes.append(changed.metadata.name)
 
     async def until(self, what: Callable[[], Any]) -> Any:
         """The first true value of `what()`, asked again whenever anything watched changes."""
