@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from bridgehead.apiserver.access.tokens import TokenAuthority
+from bridgehead.apiserver.access.service_account_tokens import TokenAuthority
 from bridgehead.apiserver.admission.attributes import CREATE
 from bridgehead.apiserver.bodies.apply_requests import parse_configuration
 from bridgehead.apiserver.bodies.decoding import decode_kind, decode_object
@@ -30,9 +30,9 @@ from bridgehead.apiserver.field import FieldError
 from bridgehead.apiserver.fieldmanagement.applying import Applied
 from bridgehead.apiserver.fieldmanagement.managers import APPLY, Entries, Writer
 from bridgehead.apiserver.http.request import Request, Response, respond
-from bridgehead.apiserver.registry.attempts import BINDING
 from bridgehead.apiserver.registry.registry import Registry
 from bridgehead.apiserver.registry.request_checks import check_url, with_same_uid
+from bridgehead.apiserver.registry.write_steps import BINDING
 from bridgehead.apiserver.registry.writes import Write
 from bridgehead.apiserver.resource import Change, JsonObject, Resource
 from bridgehead.objects.times import format_time

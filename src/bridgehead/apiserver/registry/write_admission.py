@@ -11,10 +11,10 @@ from bridgehead.apiserver.admission.chain import Chain, Plugin, mutate, validate
 from bridgehead.apiserver.fieldmanagement.managers import Entries
 from bridgehead.apiserver.resource import JsonObject
 
-from .attempts import Changed, Draft, New, with_managers
 from .managed_fields import FIELD
 from .owner_references import with_unique_owners
 from .request_checks import check_identity, check_url
+from .write_steps import Changed, Draft, New, with_managers
 from .writes import Write
 
 

@@ -1,4 +1,4 @@
-"""One attempt of a write: from the request's change and the stored object to what will be stored.
+"""The steps of one attempt of a write: from the request's change and the stored object to what will be stored.
 
 The methods are synchronous and may run in the worker thread. Two of them make a draft, which admission may change, and
 two make of it what will be stored. `registry` calls them, and admission between them.
@@ -75,8 +75,8 @@ class Changed:
     warnings: list[str]
 
 
-class Attempts:
-    """Attempts of writes. `find` returns a resource by its id; `clock` returns seconds since the epoch."""
+class WriteSteps:
+    """The steps of a write. `find` returns a resource by its id; `clock` returns seconds since the epoch."""
 
     def __init__(
         self, store: Store, ownership: Ownership, find: Callable[[str], Resource], clock: Callable[[], float]
