@@ -39,7 +39,7 @@ from .managed_fields import Ownership
 from .request_checks import check_preconditions, check_url, has_version
 from .write_admission import WriteAdmission
 from .write_steps import Changed, Draft, New, WriteSteps
-from .writes import Apply, Write
+from .writes import Merge, Write
 
 # An attempt fails only when another write succeeds, so the system as a whole makes progress. This bound ends a bug.
 _ATTEMPTS = 200
@@ -213,9 +213,9 @@ class Registry:
         """
         return await self._change(write, partial(self._steps.draft_changed, write, change))
 
-    async def apply(self, write: Write, apply: Apply) -> Record:
+    async def apply(self, write: Write, merge: Merge) -> Record:
         """Apply a configuration to an object that exists. Otherwise as `update`."""
-        return await self._change(write, partial(self._steps.draft_applied, write, apply))
+        return await self._change(write, partial(self._steps.draft_applied, write, merge))
 
     async def _change(self, write: Write, draft_of: Callable[..., Draft]) -> Record:
         """Carry out an update: draft, plug-ins, hooks, plug-ins, commit; all of it again after a lost race."""

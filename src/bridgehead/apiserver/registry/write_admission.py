@@ -59,7 +59,7 @@ class WriteAdmission:
         old = with_managers(draft.old, draft.before)
         admitted = await mutate(self._mutators, attributes, self._show(draft.wanted), self._show(old))
         check_identity(self._write.resource, admitted.setdefault("metadata", {}), draft.old)
-        return admitted if view is None else view.merge(draft.wanted, admitted)
+        return admitted if view is None else view.write_back(draft.wanted, admitted)
 
     async def validate_new(self, new: New) -> None:
         """Ask plug-ins about an object that is going to be created. Raises `ApiStatus`."""

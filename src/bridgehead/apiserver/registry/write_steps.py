@@ -25,7 +25,7 @@ from .deletion import is_finished
 from .managed_fields import FIELD, Ownership
 from .owner_references import with_unique_owners
 from .request_checks import check_expected_version, check_url
-from .writes import Apply, Write
+from .writes import Merge, Write
 
 # The subresources that write only the status.
 STATUS_VIEWS = ("status", "approval")
@@ -118,11 +118,11 @@ class WriteSteps:
         draft = Draft(old, wanted, new, before, after)
         return _completed(write, draft) if for_admission else draft
 
-    def draft_applied(self, write: Write, apply: Apply, current: Record, *, for_admission: bool) -> Draft:
+    def draft_applied(self, write: Write, merge: Merge, current: Record, *, for_admission: bool) -> Draft:
         """Apply a configuration to the stored object; otherwise as `draft_changed`."""
         old = decode_stored(write.resource, current.value)
         before: Entries = old["metadata"].pop(FIELD, None) or []
-        wanted, after = apply(old, before)
+        wanted, after = merge(old, before)
         new = _checked(write, wanted, old, current.revision)
         draft = Draft(old, wanted, new, before, after)
         return _completed(write, draft) if for_admission else draft
