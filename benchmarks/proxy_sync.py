@@ -133,7 +133,7 @@ async def _worker(shape: Shape) -> dict[str, float]:
     from bridgehead.proxy.agent import ProxyAgent
     from bridgehead.proxy.config import ProxyConfig
     from bridgehead.proxy.conntrack.reconciler import ConntrackReconciler
-    from bridgehead.proxy.modes import open_mode
+    from bridgehead.proxy.mode_choice import open_mode
 
     config = ProxyConfig(cluster_cidrs=("10.0.0.0/9",))
     name, _, variant = shape.mode.partition("-")

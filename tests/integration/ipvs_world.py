@@ -44,7 +44,7 @@ class _IpvsProxy(_Proxy):
 
     def change_mode(self, name: str) -> list[str]:
         """Sync the new mode first, then remove the others, as the proxy does. Return the modes that had anything."""
-        from bridgehead.proxy.modes import remove_others
+        from bridgehead.proxy.mode_choice import remove_others
 
         self._mode_name = name
         self._do(self._open())
@@ -80,7 +80,7 @@ class _IpvsProxy(_Proxy):
 
     def remove_others(self, name: str) -> list[str]:
         """Remove the other modes, as a proxy of that mode does. Return those that had anything."""
-        from bridgehead.proxy.modes import remove_others
+        from bridgehead.proxy.mode_choice import remove_others
 
         return self._do(remove_others(name))
 

@@ -17,10 +17,10 @@ from bridgehead.apiserver.resources import build_table
 from bridgehead.client import ApiClient, ClientConfig
 from bridgehead.client.access_reviews import AccessReviews
 from bridgehead.client.errors import NotFound
+from bridgehead.kubelet.kubelet import Kubelet
 from bridgehead.kubelet.node.settings import NodeSettings
 from bridgehead.kubelet.server.authorization import NodeReviews
 from bridgehead.kubelet.server.kubelet_server import KubeletServer
-from bridgehead.kubelet.sync_loop import Kubelet
 from bridgehead.objects.core import Event, Pod
 from bridgehead.objects.kinds import CONFIG_MAPS, EVENTS, PODS, SERVICE_ACCOUNTS
 from bridgehead.storage import open_store

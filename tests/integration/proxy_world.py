@@ -62,7 +62,7 @@ class World:
         self.mode = mode
         requests, to_worker = os.pipe()
         from_worker, answers = os.pipe()
-        modules = ("bridgehead.proxy.modes", "bridgehead.proxy.conntrack.reconciler")
+        modules = ("bridgehead.proxy.mode_choice", "bridgehead.proxy.conntrack.reconciler")
         forbidden = os.readlink("/proc/self/ns/net")
         try:
             self._worker = forks.fork(self.serve, forbidden, mode, streams=(requests, answers, 2), modules=modules)
@@ -392,7 +392,7 @@ class _Proxy:
 
     async def _open(self) -> None:
         """A mode that knows nothing of an earlier one."""
-        from bridgehead.proxy.modes import open_mode
+        from bridgehead.proxy.mode_choice import open_mode
 
         await self._opened.aclose()
         with self._hint():

@@ -19,7 +19,7 @@ from bridgehead.balancer.admission.webhook_server import serving
 from bridgehead.balancer.controller import unanswered_webhooks as module
 from bridgehead.balancer.controller.controller import ControllerSettings
 from bridgehead.balancer.controller.other_balancer_watch import OtherBalancerWatch
-from bridgehead.balancer.controller.stepping_back import SteppingController
+from bridgehead.balancer.controller.stepping_controller import SteppingController
 from bridgehead.client import ApiClient, EventRecorder
 from bridgehead.client.errors import ApiError, NotFound
 from bridgehead.objects.extensions import DEFINITIONS, WEBHOOK_CONFIGURATIONS

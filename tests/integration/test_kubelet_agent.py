@@ -878,7 +878,7 @@ async def test_a_worker_resumes_in_its_state_after_an_unexpected_error(world, mo
         await remove(uid)
 
     monkeypatch.setattr(world.runtime, "remove_sandbox", remove_or_fail)
-    monkeypatch.setattr("bridgehead.kubelet.sync_loop._WORKER_RESTART_SECONDS", 0.0)
+    monkeypatch.setattr("bridgehead.kubelet.kubelet._WORKER_RESTART_SECONDS", 0.0)
     await world.start_kubelet()
     await world.create("late", activeDeadlineSeconds=1)
     await world.until("late", lambda pod: pod.status.reason == "DeadlineExceeded")
@@ -966,7 +966,7 @@ async def test_a_lost_sandbox_is_recreated(world):
 
 async def test_a_runtime_that_ends_restarts_a_container_once(world, monkeypatch):
     """The kubelet sees the container end, and cannot start it in the sandbox that ends, too."""
-    monkeypatch.setattr("bridgehead.kubelet.sync_loop.RELIST_SECONDS", 0.1)
+    monkeypatch.setattr("bridgehead.kubelet.kubelet.RELIST_SECONDS", 0.1)
     await world.start_kubelet()
     await world.create("web")
     pod = await world.until("web", is_running)

@@ -169,7 +169,7 @@ async def test_volumes_belong_to_the_pods_fs_group(world):
     ],
 )
 async def test_pods_that_the_node_cannot_run_are_rejected(world, monkeypatch, context, reason, message):
-    monkeypatch.setattr("bridgehead.kubelet.sync_loop.kernel_has_app_armor", lambda: False)
+    monkeypatch.setattr("bridgehead.kubelet.kubelet.kernel_has_app_armor", lambda: False)
     await world.start_kubelet()
     await world.create("web", securityContext=context)
     pod = await world.until("web", lambda pod: pod.status.phase == "Failed")

@@ -98,7 +98,7 @@ def python_in_namespace(program: str) -> str:
         "from bridgehead.proxy.changes import FrontendTable\n"
         "from bridgehead.proxy.frontends import Frontend, FrontendKey, ServiceFrontends\n"
         "from bridgehead.proxy.iptables.apply import VARIANTS, find_variant, has_tables\n"
-        "from bridgehead.proxy.modes import open_mode, remove_others\n"
+        "from bridgehead.proxy.mode_choice import open_mode, remove_others\n"
         "def sh(line): return subprocess.run(line, shell=True, check=True, stdout=subprocess.PIPE, text=True).stdout\n"
         "service, key = ObjectKey('default', 'web'), FrontendKey('10.96.0.10', 'tcp', 80)\n"
         "frontends = (Frontend(key=key, owner='default/web:'),)\n"

@@ -10,7 +10,7 @@ import pytest
 
 from bridgehead.objects.kinds import ENDPOINT_SLICES, SERVICES
 from bridgehead.proxy.mode import Mode
-from bridgehead.proxy.modes import open_mode
+from bridgehead.proxy.mode_choice import open_mode
 from tests.integration.namespaced import in_namespace, sh
 from tests.unit.proxy.agent_world import ScriptedApi, eventually, running, service, slice_of
 

@@ -29,7 +29,7 @@ from bridgehead.proxy.changes import FrontendTable
 from bridgehead.proxy.commands import find_command
 from bridgehead.proxy.frontends import Backend, Frontend, FrontendKey, Publication, ServiceFrontends
 from bridgehead.proxy.mode import Settings
-from bridgehead.proxy.modes import let_through, open_mode
+from bridgehead.proxy.mode_choice import let_through, open_mode
 from tests.integration.api_world import ApiWorld, api_world
 from tests.integration.certificates import server_certificate
 from tests.integration.namespaced import in_namespace, sh

@@ -25,7 +25,7 @@ from bridgehead.proxy.agent import ProxyAgent
 from bridgehead.proxy.errors import TransactionFailed
 from bridgehead.proxy.iptables import Kernel
 from bridgehead.proxy.mode import Mode
-from bridgehead.proxy.modes import open_mode
+from bridgehead.proxy.mode_choice import open_mode
 from bridgehead.proxy.operating import problems
 from tests.integration.api_world import api_world
 from tests.integration.namespaced import in_namespace, sh

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bridgehead.objects.kinds import ENDPOINT_SLICES, SERVICES
-from bridgehead.proxy.modes import open_mode
+from bridgehead.proxy.mode_choice import open_mode
 from bridgehead.proxy.sysctls import apply_sysctls, plan_sysctls
 from tests.integration.namespaced import in_namespace, sh
 from tests.unit.proxy.agent_world import CONFIG, ScriptedApi, eventually, running, service, slice_of

@@ -20,7 +20,7 @@ from .access.node_authorizer import NodeAuthorizer
 from .access.node_relations import NodeRelations
 from .access.rbac.stored_policy import StoredPolicy
 from .access.request_headers import RequestHeaders
-from .access.tokens import TokenAuthority, TokenSettings
+from .access.service_account_tokens import TokenAuthority, TokenSettings
 from .admission.parts import AdmissionParts
 from .admission.plugins import build_chain
 from .admission.resource_quota import Charges
@@ -64,7 +64,7 @@ from .table import ResourceTable
 from .webhookclient.client import WebhookClient
 
 if TYPE_CHECKING:
-    from .access.jwtissuers.issuers import JwtIssuers
+    from .access.jwtissuers.token_verification import JwtIssuers
     from .audit.auditor import Auditor
 
 
@@ -138,7 +138,7 @@ _ANY_JSON = JsonShape("map[string]interface {}")
 def _jwt_issuers(settings: ApiSettings) -> JwtIssuers | None:
     if settings.authentication_file is None:
         return None
-    from .access.jwtissuers.issuers import JwtIssuers  # imports CEL, which most servers need later or never
+    from .access.jwtissuers.token_verification import JwtIssuers  # imports CEL, which most servers need later or never
 
     try:
         return JwtIssuers(settings.authentication_file, settings.tokens.issuers, settings.clock)

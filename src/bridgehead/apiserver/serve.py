@@ -26,9 +26,9 @@ from bridgehead.storage import open_store
 from bridgehead.storage.sealing import EncryptedStore, Encryption
 from bridgehead.tls_offers import DEFAULT_OFFER, TlsOffer
 
-from .access.authentication import read_token_file
 from .access.request_headers import RequestHeaders
-from .access.tokens import ISSUER, TokenSettings
+from .access.service_account_tokens import ISSUER, TokenSettings
+from .access.static_tokens import read_token_file
 from .bootstrap import ensure_system_objects, maintain_system_objects
 from .build import ApiSettings, build_api
 from .certificate_files import CertificateFiles, CertificateFollower

@@ -118,7 +118,7 @@ class Options:
 def command(options: Options) -> None:
     with no_collection():
         from bridgehead.apiserver.access.request_headers import RequestHeaders
-        from bridgehead.apiserver.access.tokens import ISSUER
+        from bridgehead.apiserver.access.service_account_tokens import ISSUER
         from bridgehead.apiserver.admission.selection import select_plugins
         from bridgehead.apiserver.serve import ServeOptions, serve
         from bridgehead.storage import StorageError

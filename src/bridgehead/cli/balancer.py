@@ -22,7 +22,7 @@ from typing import Any
 import uvloop
 
 from bridgehead.balancer.controller.controller import ControllerSettings
-from bridgehead.balancer.controller.stepping_back import SteppingController
+from bridgehead.balancer.controller.stepping_controller import SteppingController
 from bridgehead.balancer.heartbeat_key import LEASE_NAME
 from bridgehead.balancer.page_access import SECURE_PORT, server_context
 from bridgehead.client import ApiClient, ClientConfig, LeaderElector, load_config

@@ -148,8 +148,8 @@ async def _run(
 
     While another balancer runs, nothing is announced, and the ports that its speakers need are free.
     """
+    from bridgehead.balancer.speaker.announcing_turns import Turns
     from bridgehead.balancer.speaker.assembly import Speaker
-    from bridgehead.balancer.speaker.stepping_back import Turns
     from bridgehead.balancer.workspace import Workspace
     from bridgehead.client import ApiClient, running
 

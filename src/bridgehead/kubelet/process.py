@@ -1,4 +1,4 @@
-"""The kubelet as a process: opens its connections, runs agent and server, ends at SIGTERM.
+"""The kubelet as a process: opens its connections, runs the pods and the server, ends at SIGTERM.
 
 Called by `bridgehead kubelet`. Pods go on running after the kubelet has ended.
 """
@@ -22,13 +22,13 @@ from bridgehead.images.service.client import PullerClient
 from bridgehead.tls_offers import DEFAULT_OFFER, TlsOffer
 
 from .errors import StartupFailed
+from .kubelet import Kubelet
 from .metrics.operations import KubeletMetrics
 from .node.settings import NodeSettings
 from .runtimes.runtime import Runtime, RuntimeFailure
 from .runtimes.wire.client import RuntimeClient
 from .server.authorization import NodeReviews, server_context
 from .server.kubelet_server import KubeletServer
-from .sync_loop import Kubelet
 
 log = logging.getLogger(__name__)
 

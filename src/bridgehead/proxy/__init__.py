@@ -5,7 +5,7 @@ The path of a change through the modules:
     observe    cluster_objects follows the API; service_ranges the ServiceCIDRs
     compile    services, endpoints, reserved, node -> frontends; addresses
     compare    changes (the table of Frontends and its updates)
-    program    agent (the loop), programmer, bisection, refusals -> mode (the interface), modes
+    program    agent (the loop), programmer, bisection, refusals -> mode (the interface), mode_choice
                -> nftables/ iptables/ ipvs/ userspace/; commands (nft, iptables, ...), errors
     afterwards guard (repairs rules that other programs changed), conntrack/ (removes flows to backends that are gone)
     report     operating/: metrics, health, healthCheckNodePort, Events, progress

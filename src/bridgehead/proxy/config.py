@@ -213,7 +213,7 @@ def require_mode(text: str) -> None:
     """Raise ConfigInvalid unless the text is the name of a mode or "".
 
     The command line alone is checked: a configuration that many nodes share must not stop their proxies, which serve in
-    another mode (`modes.py`).
+    another mode (`mode_choice.py`).
     """
     if text and text not in MODES:
         why = f"must be {', '.join(MODES)} or blank (blank means the best-available proxy [currently {DEFAULT_MODE}])"

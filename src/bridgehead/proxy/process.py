@@ -32,7 +32,7 @@ from .conntrack.reconciler import ConntrackReconciler
 from .conntrack.scan import NodeAddresses
 from .errors import CannotServe
 from .mode import Listening, Mode
-from .modes import (
+from .mode_choice import (
     OpenedMode,
     describe_missing_families,
     let_through,

@@ -1,4 +1,4 @@
-"""Remove KUBE-* chains on a node that has no iptables commands, by nft. `modes.py` calls it.
+"""Remove KUBE-* chains on a node that has no iptables commands, by nft. `mode_choice.py` calls it.
 
 kube-proxy's image has iptables of its own, so a node may have its chains and lack the package. Their rules are in
 nf_tables, unless they are of the legacy variant.

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridgehead.apiserver.access.tokens import ISSUER
+from bridgehead.apiserver.access.service_account_tokens import ISSUER
 from bridgehead.apiserver.admission import service_accounts
 from tests.unit.apiserver.fuzz_values import ODD_PATCHES
 from tests.unit.apiserver.world import ADMIN, TABLE, Answer, World, open_world, signing_key

@@ -11,11 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridgehead.images import documents, errors
+from bridgehead.images import documents
 from bridgehead.images.documents import Descriptor, ImageConfig, Index, Manifest, Platform
-from bridgehead.images.errors import BadImage, ImageError, PullFailed
-from bridgehead.images.registry.docker_config import Credential
-from bridgehead.images.service import messages
+from bridgehead.images.errors import BadImage
 
 DIGEST = "sha256:" + "0" * 64
 CONFIG = {"mediaType": documents.OCI_CONFIG, "digest": DIGEST, "size": 2}
@@ -159,22 +157,3 @@ def test_a_registrys_errors_are_one_line() -> None:
     body = b'{"errors": [{"code": "TOOMANYREQUESTS", "message": "slow\\n down"}, {"code": "DENIED"}]}'
     assert documents.describe_errors(body) == "toomanyrequests: slow down, denied:"
     assert documents.describe_errors(b"<html>") == ""
-
-
-@pytest.mark.parametrize(
-    "error", [errors.NotFound("x"), errors.Denied("x"), errors.Unreachable("x"), errors.BadImage("x"), PullFailed("x")]
-)
-def test_a_failure_crosses_the_pullers_socket(error: ImageError) -> None:
-    answer = messages.decode_answer(messages.encode(messages.failure_of(error)))
-    assert isinstance(answer, messages.Failed)
-    again = messages.error_of(answer)
-    assert (type(again), str(again)) == (type(error), "x")
-
-
-def test_requests_and_answers_are_one_line() -> None:
-    request = messages.PullRequest(image="nginx", credentials=(Credential(username="u", password="a\nb"),))
-    assert messages.encode(request).count(b"\n") == 1
-    assert messages.decode_request(messages.encode(request)) == request
-    pulled = messages.Pulled(id="x", size=1, seconds=0.5, waiting_seconds=0.5)
-    for answer in (messages.Started(), pulled):
-        assert messages.decode_answer(messages.encode(answer)) == answer

@@ -1,40 +1,24 @@
 """Authentication of a request by the headers of a front proxy, client certificate or bearer token.
 
-Tokens are those of a static file (Kubernetes' CSV: token, user, uid, "group1,group2"), service account tokens that this
-server signed (`tokens`), or those of other issuers (`jwtissuers`). A request with invalid credentials is refused; a
+Tokens are those of a static file (`static_tokens`), service account tokens that this server signed
+(`service_account_tokens`), or those of other issuers (`jwtissuers`). A request with invalid credentials is refused; a
 request without any is `system:anonymous`. Source: Kubernetes "Authenticating".
 """
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bridgehead.apiserver.http.user import ANONYMOUS, AUTHENTICATED, CredentialNotes, InvalidCredentials, User
+from bridgehead.apiserver.http.user import ANONYMOUS, CredentialNotes, InvalidCredentials, User
 
-from .credentials import bearer_token
+from .bearer_token import bearer_token
 from .request_headers import RequestHeaders
+from .service_account_tokens import TokenAuthority
 from .token_claims import issuer_of, matching_audiences
-from .tokens import TokenAuthority
 
 if TYPE_CHECKING:
-    from .jwtissuers.issuers import JwtIssuers
-
-
-def read_token_file(path: Path) -> dict[str, User]:
-    """Return users by token. Raises OSError, and ValueError with the line for a malformed file."""
-    users: dict[str, User] = {}
-    with path.open(newline="") as file:
-        for number, row in enumerate(csv.reader(file), start=1):
-            if not row or row[0].lstrip().startswith("#"):
-                continue
-            if len(row) < 3 or not row[0]:
-                raise ValueError(f"{path}: line {number}: expected at least 3 columns: token, user name, user uid")
-            groups = tuple(group.strip() for group in row[3].split(",") if group.strip()) if len(row) > 3 else ()
-            users[row[0]] = User(row[1], (*groups, AUTHENTICATED), row[2])
-    return users
+    from .jwtissuers.token_verification import JwtIssuers
 
 
 class Authenticator:

@@ -61,19 +61,19 @@ def apply(
     check_configuration(configuration, kind.root)
     if live and not entries:
         entries = _before_first_apply(kind, live, writer, time)
-    applied = _apply(kind, live, entries, configuration, writer, time, force=force)
-    if isinstance(applied, Conflicts) and writer.manager == KUBECTL:
+    result = _merge_and_prune(kind, live, entries, configuration, writer, time, force=force)
+    if isinstance(result, Conflicts) and writer.manager == KUBECTL:
         # kubectl's own changes by client-side apply are no conflicts.
         allowed = allowed_conflicts(live, kind)
-        left = [conflict for conflict in applied.conflicts if not has(allowed, conflict.path)]
+        left = [conflict for conflict in result.conflicts if not has(allowed, conflict.path)]
         if left:
             raise Conflicts(left)
-        applied = _apply(kind, live, entries, configuration, writer, time, force=True)
-    if isinstance(applied, Conflicts):
-        raise applied
+        result = _merge_and_prune(kind, live, entries, configuration, writer, time, force=True)
+    if isinstance(result, Conflicts):
+        raise result
     if writer.manager == KUBECTL:
-        return Applied(with_last_applied(applied.obj, configuration), applied.entries)
-    return applied
+        return Applied(with_last_applied(result.obj, configuration), result.entries)
+    return result
 
 
 def check_configuration(configuration: dict[str, Any], root: Shape) -> None:
@@ -101,7 +101,7 @@ def _before_first_apply(kind: Kind, live: dict[str, Any], writer: Writer, time: 
     return [make_entry(before, kind, fields, time)] if fields else []
 
 
-def _apply(
+def _merge_and_prune(
     kind: Kind,
     live: dict[str, Any],
     entries: Entries,
@@ -111,6 +111,7 @@ def _apply(
     *,
     force: bool,
 ) -> Applied | Conflicts:
+    """Return the result, or without `force` the conflicts."""
     reset = kind.reset.get(writer.subresource, EMPTY)
     mine = identity(writer, kind)
     current = [entry for entry in entries if kind.knows(entry)]

@@ -31,7 +31,7 @@ from bridgehead.apiserver.http.request import Request
 from bridgehead.apiserver.http.worker import run_long
 from bridgehead.apiserver.registry.registry import Registry
 from bridgehead.apiserver.registry.request_checks import check_name
-from bridgehead.apiserver.registry.writes import Apply
+from bridgehead.apiserver.registry.writes import Merge
 from bridgehead.apiserver.resource import JsonObject, Resource
 from bridgehead.objects.times import format_time
 from bridgehead.storage import Record
@@ -55,23 +55,23 @@ class Applier:
         self, request: Request, resource: Resource, configuration: Configuration, writer: Writer
     ) -> tuple[Record, bool]:
         """Apply a configuration; return the object and whether it is new. Raises a 400, 403, 404, 409 or 422."""
-        applying = self.applying(resource, configuration, writer)
+        merge = self.merge_of(resource, configuration, writer)
         write = update_of(request, resource, writer)
         for attempt in range(_ATTEMPTS):
             is_last = attempt == _ATTEMPTS - 1
             try:
-                return await self._registry.apply(write, applying), False
+                return await self._registry.apply(write, merge), False
             except ApiStatus as status:
                 if status.code != 404 or write.subresource or is_last:
                     raise
             try:
-                return await self._create(request, resource, applying, writer), True
+                return await self._create(request, resource, merge, writer), True
             except ApiStatus as status:
                 if status.reason != "AlreadyExists" or is_last:
                     raise
         raise AssertionError("unreachable: the last attempt returns or raises")
 
-    def applying(self, resource: Resource, configuration: Configuration, writer: Writer) -> Apply:
+    def merge_of(self, resource: Resource, configuration: Configuration, writer: Writer) -> Merge:
         """Return the function that applies a configuration. Raises a 400 for one that does not fit the type."""
         wanted, form = configuration.value, resource.stored_form
         if form is not None:
@@ -79,10 +79,10 @@ class Applier:
                 own = self._registry.ownership.root_of(resource.group, resource.version, resource.kind)
                 check_configuration(configuration.value, own)
             wanted = form.to_stored(wanted)
-        return self._applying(resource, wanted, writer, force=configuration.force)
+        return self._merge_of_stored(resource, wanted, writer, force=configuration.force)
 
-    def applying_scale(self, resource: Resource, configuration: Configuration, writer: Writer) -> Apply:
-        """Return the function that applies a Scale to the object that it scales. Raises a 400 as `applying`."""
+    def scale_merge_of(self, resource: Resource, configuration: Configuration, writer: Writer) -> Merge:
+        """Return the function that applies a Scale to the object that it scales. Raises a 400 as `merge_of`."""
         with reported():
             check_configuration(configuration.value, self._registry.ownership.root_of("autoscaling", "v1", "Scale"))
         spec: JsonObject = configuration.value.get("spec") or {}
@@ -92,13 +92,13 @@ class Applier:
             wanted["metadata"] = {"resourceVersion": names["resourceVersion"]}
         if "replicas" in spec:
             wanted = with_value(wanted, replicas_path(resource), spec["replicas"])
-        return self._applying(resource, wanted, writer, force=configuration.force)
+        return self._merge_of_stored(resource, wanted, writer, force=configuration.force)
 
-    def _applying(self, resource: Resource, wanted: JsonObject, writer: Writer, *, force: bool) -> Apply:
+    def _merge_of_stored(self, resource: Resource, wanted: JsonObject, writer: Writer, *, force: bool) -> Merge:
         """Return the function that applies `wanted`, which is in the form that is stored."""
         kind, shape = self._registry.ownership.kind(resource), self._registry.shape(resource.stored)
 
-        def applied(live: JsonObject, managers: Entries) -> Applied:
+        def merge(live: JsonObject, managers: Entries) -> Applied:
             now = format_time(self._registry.clock())
             with reported():
                 obj, managers = apply(kind, live, managers, wanted, writer, now, force=force)
@@ -106,13 +106,13 @@ class Applier:
             check_own_form(resource, obj, live, writer.subresource)
             return Applied(obj, managers)
 
-        return applied
+        return merge
 
-    async def _create(self, request: Request, resource: Resource, applying: Apply, writer: Writer) -> Record:
+    async def _create(self, request: Request, resource: Resource, merge: Merge, writer: Writer) -> Record:
         """Create the object. Raises a 403 if the user may only patch it."""
         info = request.info
         self._authorizer.check(request.user, replace(info, verb="create"))
-        obj, managers = await run_long(request.body_size, partial(applying, {}, []))
+        obj, managers = await run_long(request.body_size, partial(merge, {}, []))
         meta = obj.setdefault("metadata", {})
         check_name(meta.setdefault("name", info.name), info.name)
         if meta.get("uid"):

@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from bridgehead.apiserver.errors import ApiStatus, PageNotFound, method_not_allowed, not_found, not_found_path
 from bridgehead.apiserver.http.paths import RequestInfo
 from bridgehead.apiserver.http.request import Request, Response
-from bridgehead.apiserver.registry.attempts import STATUS_VIEWS
 from bridgehead.apiserver.registry.registry import Registry
+from bridgehead.apiserver.registry.write_steps import STATUS_VIEWS
 from bridgehead.apiserver.resource import Resource
 
 from .discovery import BINDINGS, has_own_group

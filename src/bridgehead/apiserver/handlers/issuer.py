@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from bridgehead.apiserver.access.tokens import TokenAuthority
+from bridgehead.apiserver.access.service_account_tokens import TokenAuthority
 from bridgehead.apiserver.http.request import Response
 
 CONFIGURATION_PATH, JWKS_PATH = "/.well-known/openid-configuration", "/openid/v1/jwks"

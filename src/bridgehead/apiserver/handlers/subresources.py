@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from bridgehead.apiserver.access.tokens import TokenAuthority
+from bridgehead.apiserver.access.service_account_tokens import TokenAuthority
 from bridgehead.apiserver.admission.attributes import CREATE
 from bridgehead.apiserver.bodies.apply_requests import parse_configuration
 from bridgehead.apiserver.bodies.decoding import decode_kind, decode_object
@@ -30,9 +30,9 @@ from bridgehead.apiserver.field import FieldError
 from bridgehead.apiserver.fieldmanagement.applying import Applied
 from bridgehead.apiserver.fieldmanagement.managers import APPLY, Entries, Writer
 from bridgehead.apiserver.http.request import Request, Response, respond
-from bridgehead.apiserver.registry.attempts import BINDING
 from bridgehead.apiserver.registry.registry import Registry
 from bridgehead.apiserver.registry.request_checks import check_url, with_same_uid
+from bridgehead.apiserver.registry.write_steps import BINDING
 from bridgehead.apiserver.registry.writes import Write
 from bridgehead.apiserver.resource import Change, JsonObject, Resource
 from bridgehead.objects.times import format_time
@@ -93,7 +93,7 @@ class Subresources:
             if "replicas" not in shown["spec"] and "replicas" not in scale.get("spec", {}):
                 raise bad_request(f"the spec replicas field {json.dumps(spec_path(resource))} cannot be empty")
             _check_replicas(write.name, scale.get("spec", {}).get("replicas", 0))
-            return {**view.merge(old, scale), "metadata": _expecting(scale, old)}
+            return {**view.write_back(old, scale), "metadata": _expecting(scale, old)}
 
         record = await self._registry.update(write, change)
         return respond(await self._shown_scale(resource, record))
@@ -101,10 +101,10 @@ class Subresources:
     async def _apply_scale(self, request: Request, resource: Resource) -> Response:
         writer = parse_writer(request, operation=APPLY)
         configuration = await parse_configuration(request, "autoscaling/v1", "Scale")
-        applying = self._applier.applying_scale(resource, configuration, writer)
+        merge = self._applier.scale_merge_of(resource, configuration, writer)
 
         def checked(live: JsonObject, managers: Entries) -> Applied:
-            result = applying(live, managers)
+            result = merge(live, managers)
             scale = scale_view(resource).show(result.obj)
             _check_replicas(request.info.name, scale["spec"].get("replicas", 0))
             return result

@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
+from bridgehead.apiserver.access.service_account_tokens import TokenAuthority
 from bridgehead.apiserver.access.token_claims import Bound, Reference
-from bridgehead.apiserver.access.tokens import TokenAuthority
 from bridgehead.apiserver.bodies.decoding import decode_kind
 from bridgehead.apiserver.bodies.nulls import nulls_of_kind, write_nulls
 from bridgehead.apiserver.bodies.schema import Schema

@@ -2,7 +2,7 @@
 
 writes            the value that carries one write
 registry          create, update, apply, delete: the order of a write's steps, commit, retries
-attempts          one attempt of a write: defaults, managers, hooks of the resource, validation
+write_steps       the steps of one attempt of a write: defaults, managers, hooks of the resource, validation
 write_admission   admission of one write
 managed_fields    managedFields of the objects of all resources
 request_checks    names and preconditions of requests

@@ -34,12 +34,12 @@ from bridgehead.apiserver.table import ResourceTable
 from bridgehead.storage import AlreadyExists, ClaimTaken, Conflict, Facts, Key, NotFound, Record, Store, ValueTooLarge
 
 from . import metadata
-from .attempts import Attempts, Changed, Draft, New
 from .deletion import DeleteOptions, Keep, plan_delete
 from .managed_fields import Ownership
 from .request_checks import check_preconditions, check_url, has_version
 from .write_admission import WriteAdmission
-from .writes import Apply, Write
+from .write_steps import Changed, Draft, New, WriteSteps
+from .writes import Merge, Write
 
 # An attempt fails only when another write succeeds, so the system as a whole makes progress. This bound ends a bug.
 _ATTEMPTS = 200
@@ -86,7 +86,7 @@ class Registry:
         self.admission = admission or Chain()
         self.ownership = Ownership(schema)
         self.delete_options = schema.of_kind("", "v1", "DeleteOptions")
-        self._attempts = Attempts(store, self.ownership, table.by_id, clock)
+        self._steps = WriteSteps(store, self.ownership, table.by_id, clock)
         self._schema = schema
         for r in table:
             if r.definition is None:
@@ -111,7 +111,7 @@ class Registry:
 
     def facts(self, resource: Resource, obj: JsonObject) -> Facts:
         """Return what selectors and other objects can refer to."""
-        return self._attempts.facts(resource, obj)
+        return self._steps.facts(resource, obj)
 
     def get(self, resource: Resource, namespace: str, name: str) -> Record:
         """Read an object. Raises a 404."""
@@ -168,12 +168,12 @@ class Registry:
         is_versioned = has_version(meta)
         check_url(write, meta)
         size = max(write.size, LONG_BYTES) if resource.strategy.may_take_long else write.size
-        obj, entries = await run_long(size, partial(self._attempts.draft_new, write, obj, managers))
+        obj, entries = await run_long(size, partial(self._steps.draft_new, write, obj, managers))
         admission = WriteAdmission(self.admission, write)
         obj = await admission.mutate_new(obj, entries)
-        metadata.initialize(obj, resource, write.namespace, self._attempts.now())
+        metadata.initialize(obj, resource, write.namespace, self._steps.now())
         refused: set[str] = set()
-        choose = partial(self._attempts.new, write, obj, entries, refused, is_admitted=admission.changes)
+        choose = partial(self._steps.new, write, obj, entries, refused, is_admitted=admission.changes)
         for attempt in range(_ATTEMPTS):
             new = await run_long(size, choose)
             await admission.validate_new(new)
@@ -211,11 +211,11 @@ class Registry:
 
         Raises a 404, a 409 when `change` gives a resourceVersion that is not the current one, or a 422.
         """
-        return await self._change(write, partial(self._attempts.draft_changed, write, change))
+        return await self._change(write, partial(self._steps.draft_changed, write, change))
 
-    async def apply(self, write: Write, apply: Apply) -> Record:
+    async def apply(self, write: Write, merge: Merge) -> Record:
         """Apply a configuration to an object that exists. Otherwise as `update`."""
-        return await self._change(write, partial(self._attempts.draft_applied, write, apply))
+        return await self._change(write, partial(self._steps.draft_applied, write, merge))
 
     async def _change(self, write: Write, draft_of: Callable[..., Draft]) -> Record:
         """Carry out an update: draft, plug-ins, hooks, plug-ins, commit; all of it again after a lost race."""
@@ -228,7 +228,7 @@ class Registry:
             size = max(write.size, len(current.value), LONG_BYTES if resource.strategy.may_take_long else 0)
             draft = await run_long(size, partial(draft_of, base, for_admission=for_admission))
             admitted = await admission.mutate_changed(draft)
-            changed = await run_long(size, partial(self._attempts.changed, write, draft, admitted, refused))
+            changed = await run_long(size, partial(self._steps.changed, write, draft, admitted, refused))
             await admission.validate_changed(changed, draft)
             try:
                 record = await self._store_changed(write, current, changed)
@@ -303,5 +303,5 @@ class Registry:
         if write.dry_run:
             await self._settle(current.key, current)
             return current
-        also = self._attempts.companions(write.resource, None, obj)
+        also = self._steps.companions(write.resource, None, obj)
         return await self.store.delete(current.key, expected=current.revision, also=also)

@@ -11,10 +11,10 @@ from bridgehead.apiserver.admission.chain import Chain, Plugin, mutate, validate
 from bridgehead.apiserver.fieldmanagement.managers import Entries
 from bridgehead.apiserver.resource import JsonObject
 
-from .attempts import Changed, Draft, New, with_managers
 from .managed_fields import FIELD
 from .owner_references import with_unique_owners
 from .request_checks import check_identity, check_url
+from .write_steps import Changed, Draft, New, with_managers
 from .writes import Write
 
 
@@ -59,7 +59,7 @@ class WriteAdmission:
         old = with_managers(draft.old, draft.before)
         admitted = await mutate(self._mutators, attributes, self._show(draft.wanted), self._show(old))
         check_identity(self._write.resource, admitted.setdefault("metadata", {}), draft.old)
-        return admitted if view is None else view.merge(draft.wanted, admitted)
+        return admitted if view is None else view.write_back(draft.wanted, admitted)
 
     async def validate_new(self, new: New) -> None:
         """Ask plug-ins about an object that is going to be created. Raises `ApiStatus`."""

@@ -17,18 +17,18 @@ from bridgehead.apiserver.resource import JsonObject, Resource
 
 # Makes the object of a server-side apply and its managedFields from the stored object and its managedFields; {} and []
 # stand for an object that does not exist. Does not change its arguments; called again after a lost race.
-Apply = Callable[[JsonObject, Entries], Applied]
+Merge = Callable[[JsonObject, Entries], Applied]
 
 
 @dataclass(frozen=True, slots=True)
 class View:
     """The object that a subresource shows instead of the stored one, such as a Scale. Admission gets this object.
 
-    `show` makes it from a stored object; `merge` returns the stored object with the changes that admission made to it.
+    `show` makes it from a stored object; `write_back` returns the stored object with the changes that were made to it.
     """
 
     show: Callable[[JsonObject], JsonObject]
-    merge: Callable[[JsonObject, JsonObject], JsonObject]
+    write_back: Callable[[JsonObject, JsonObject], JsonObject]
 
 
 class Write(msgspec.Struct, frozen=True, eq=False):  # made for each write; a dataclass takes ten times as long

@@ -9,6 +9,7 @@ from typing import Final
 
 from bridgehead.backoff import Backoff
 from bridgehead.balancer.admission.returning import give_back
+from bridgehead.balancer.allocation import Allocator
 from bridgehead.balancer.configuration import Compiled, compile_pools
 from bridgehead.balancer.configuration.inputs import DEFAULT_NAMESPACE
 from bridgehead.balancer.configuration_state import COMPONENT_LABEL, CONTROLLER_CONDITION, ConfigurationStateReporter
@@ -70,6 +71,8 @@ class BalancerController:
             client, settings.namespace, self._nodes, self._on_valid, self._on_invalid, sees_all_namespaces=True
         )
         self.metrics = ControllerMetrics()
+        allocator = Allocator()
+        self._reporter = Reporter(client, settings.namespace, self._watch, allocator, self._recorder)
         self._reconciler = ServiceReconciler(
             client,
             self._services,
@@ -77,16 +80,16 @@ class BalancerController:
             self._namespaces,
             self._recorder,
             self.metrics,
-            lambda: self._reporter.changed(),
+            allocator,
+            self._reporter.changed,
             lb_class=settings.lb_class,
             ignore_exclude=settings.ignore_exclude,
         )
-        self._reporter = Reporter(client, settings.namespace, self._watch, self._reconciler.allocator, self._recorder)
         self._fallback_pools = FallbackPools(client, settings.namespace, self._watch)
         self._state = ConfigurationStateReporter(
             client, ObjectKey(settings.namespace, "controller"), {COMPONENT_LABEL: "controller"}, CONTROLLER_CONDITION
         )
-        self.metrics.watch(self._reconciler.allocator.spaces)
+        self.metrics.watch(allocator.spaces)
         self._lost = asyncio.Event()  # a definition, the namespace or the Secret was deleted
         self._reinstalling: asyncio.TimerHandle | None = None
         self._is_prepared = self._is_running = self._is_configured = False

@@ -57,17 +57,18 @@ class ServiceReconciler:
         namespaces: Informer[Namespace],
         recorder: EventRecorder,
         metrics: ControllerMetrics,
+        allocator: Allocator,
         on_change: Callable[[], None],
         *,
         lb_class: str = "",
         ignore_exclude: bool = False,
     ) -> None:
-        self.allocator = Allocator()
         self._client = client
         self._services = services
         self._namespaces = namespaces
         self._recorder = recorder
         self._metrics = metrics
+        self._allocator = allocator
         self._lb_class = lb_class
         self._on_change = on_change
         self._queue: WorkQueue[ObjectKey] = WorkQueue("services")
@@ -95,7 +96,7 @@ class ServiceReconciler:
         self._use_pools(pools)
 
     def _use_pools(self, pools: tuple[Pool, ...]) -> None:
-        self.allocator.set_pools(pools)
+        self._allocator.set_pools(pools)
         self._pools = Configuration(pools)
         self._problem = ""
         self._eips = frozenset(pool.name for pool in pools if pool.source == "openelb")
@@ -139,7 +140,7 @@ class ServiceReconciler:
         """
         for service in sorted(self._services.items(), key=lambda service: (not is_from_pool(service), _age(service))):
             if self._is_ours(service):
-                adopt(self.allocator, service, self._namespace_labels(service))
+                adopt(self._allocator, service, self._namespace_labels(service))
 
     # --- Changes -------------------------------------------------------------------------------------------
 
@@ -210,7 +211,7 @@ class ServiceReconciler:
     def _decide(self, service: Service) -> Decision | None:
         """Return the decision; None if the Service is not for this balancer and has no trace of it."""
         key = service.key
-        before = self.allocator.allocation(key)
+        before = self._allocator.allocation(key)
         if not self._is_ours(service):
             self._release(key)
             if self._is_of_others(service) and not service.status.load_balancer.ingress:
@@ -221,7 +222,7 @@ class ServiceReconciler:
         if not self._is_configured:
             has_reason = self._problem and not current_addresses(service)
             return not_configured(service, self._problem) if has_reason else None
-        decision = converge(self.allocator, service, self._namespace_labels(service))
+        decision = converge(self._allocator, service, self._namespace_labels(service))
         if decision.allocation is None:
             if self._problem and decision.pending is not None:
                 decision.pending = with_problem(decision.pending, self._problem)
@@ -260,7 +261,7 @@ class ServiceReconciler:
         """Take back what the Service holds, and decide again on those that wait."""
         self._waiting.pop(key, None)
         self._announceability.forget(key)
-        if not self.allocator.release(key):
+        if not self._allocator.release(key):
             return False
         self._wake_waiting()
         self._on_change()
@@ -320,7 +321,7 @@ class ServiceReconciler:
 
     async def _finish(self, service: Service) -> None:
         """Release the addresses of a Service that is being deleted, and let it go."""
-        allocation = self.allocator.allocation(service.key)
+        allocation = self._allocator.allocation(service.key)
         released = self._release(service.key)
         if SERVICE_FINALIZER not in service.metadata.finalizers:
             return

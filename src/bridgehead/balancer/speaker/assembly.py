@@ -6,10 +6,8 @@ import asyncio
 import functools
 import os
 import shutil
-from collections.abc import Callable
 from typing import Any
 
-from bridgehead.balancer.announcer import Follower, Observer
 from bridgehead.balancer.bgp.announcer import BgpAnnouncer, EventType
 from bridgehead.balancer.bgp.searches import ConnectionSearches
 from bridgehead.balancer.bgp.session_reports import session_metrics, status_section
@@ -61,26 +59,22 @@ class Speaker:
         interfaces: tuple[str, ...] = (),
     ) -> None:
         self._client = client
-        self._vrrp_section: Callable[[], list[dict[str, Any]]] | None = None
+        self.reconciler = SpeakerReconciler(client, detector, options)
+        handovers = Handovers()
+        keepalived = shutil.which("keepalived", path=_PROGRAM_PATH)
+        vrrp: VrrpAnnouncer | MissingVrrp = MissingVrrp()
+        if keepalived is not None:
+            vrrp = VrrpAnnouncer(self.reconciler, keepalived, workspace, detector.send, handovers)
+            self.reconciler.sections["vrrp"] = vrrp.section
+        self.layer2 = Layer2Announcer(self.reconciler, handovers, interfaces=interfaces, serves_vrrp=keepalived is None)
+        self.bgp = BgpAnnouncer(detector, functools.partial(read_password, client), self._record_about_peer)
+        # Rules for open connections are there before an announcement, and `handovers` has the view of the others.
+        followers = (handovers, self.layer2, ConnectionSearches(), self.bgp, vrrp, OpenElbReporter())
+        self.reconciler.set_followers(followers)
 
-        def make_followers(observer: Observer) -> list[Follower]:
-            handovers = Handovers()
-            keepalived = shutil.which("keepalived", path=_PROGRAM_PATH)
-            vrrp: VrrpAnnouncer | MissingVrrp = MissingVrrp()
-            if keepalived is not None:
-                vrrp = VrrpAnnouncer(observer, keepalived, workspace, detector.send, handovers)
-                self._vrrp_section = vrrp.section
-            self.layer2 = Layer2Announcer(observer, handovers, interfaces=interfaces, serves_vrrp=keepalived is None)
-            self.bgp = BgpAnnouncer(detector, functools.partial(read_password, client), self._record_about_peer)
-            # Rules for open connections are there before an announcement, and `handovers` has the view of the others.
-            return [handovers, self.layer2, ConnectionSearches(), self.bgp, vrrp, OpenElbReporter()]
-
-        self.reconciler = SpeakerReconciler(client, detector, options, make_followers)
         self.metrics = SpeakerMetrics(self.reconciler)
         self.metrics.add(lambda: layer2_metrics(self.layer2.responder))
         self.metrics.add(lambda: session_metrics(self.bgp.peer_states()))
-        if self._vrrp_section is not None:
-            self.reconciler.sections["vrrp"] = self._vrrp_section
         self.reconciler.sections["bgp"] = lambda: status_section(self.bgp.peer_states())
 
         where = client, options.node_name, options.namespace, lambda: self.reconciler.view.members

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from bridgehead.balancer.announcer import Announcer, EventReport, Follower, HandsOver, Held, Observer, Starts
+from bridgehead.balancer.announcer import Announcer, EventReport, Follower, HandsOver, Held, Starts
 from bridgehead.balancer.configuration import Compiled, compile_for_start
 from bridgehead.balancer.configuration_watch import ConfigurationWatch
 from bridgehead.balancer.detection.detector import Detector
@@ -62,21 +62,13 @@ class SpeakerOptions:
 
 
 class SpeakerReconciler:
-    """Drives followers, some of them announcers, which `make_followers` returns for the reconciler as their observer.
-
-    They are updated in this order.
+    """Drives followers, some of them announcers. It is their observer, so they are made after it, and set before `run`.
 
     `on_held` gets, for each Service whose announcements changed, what this node announces of it. `on_members` is called
     after speakers came or went.
     """
 
-    def __init__(
-        self,
-        client: ApiClient,
-        detector: Detector,
-        options: SpeakerOptions,
-        make_followers: Callable[[Observer], Sequence[Follower]],
-    ) -> None:
+    def __init__(self, client: ApiClient, detector: Detector, options: SpeakerOptions) -> None:
         self._options = options
         self._services: Informer[Service] = Informer(
             client,
@@ -116,8 +108,13 @@ class SpeakerReconciler:
         # Called after each judgement of the configuration, the result of which `configuration.error` has.
         self.on_judged: Callable[[], None] = lambda: None
         self.update_count = self.update_error_count = 0
-        self._followers = make_followers(self)
-        self._announcers = [follower for follower in self._followers if isinstance(follower, Announcer)]
+        self._followers: Sequence[Follower] = ()
+        self._announcers: Sequence[Announcer] = ()
+
+    def set_followers(self, followers: Sequence[Follower]) -> None:
+        """Update these in this order."""
+        self._followers = followers
+        self._announcers = [follower for follower in followers if isinstance(follower, Announcer)]
 
     @property
     def view(self) -> ClusterView:

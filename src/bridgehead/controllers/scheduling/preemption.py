@@ -6,7 +6,6 @@ Source: Kubernetes "Pod Priority and Preemption", `pkg/scheduler/framework/plugi
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -19,6 +18,7 @@ from bridgehead.objects.selectors import compile_selector
 from .cluster_state import NodeState, PodFacts
 from .filters import Reason
 from .node_filters import priority_of
+from .refusal_texts import count_reasons
 
 # The reason of the condition DisruptionTarget of a victim, and its message.
 BY_SCHEDULER: Final = "PreemptionByScheduler"
@@ -80,13 +80,9 @@ def plan_preemption(
             else:
                 messages.extend(found)
     if not candidates:
-        return Preemption(message=f"0/{len(refused)} nodes are available: {histogram(Counter(messages))}.")
+        return Preemption(message=count_reasons(len(refused), messages))
     chosen = choose_candidate(candidates)
     return Preemption(chosen, candidates[chosen].pods)
-
-
-def histogram(counts: Mapping[str, int]) -> str:
-    return ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items() if count))
 
 
 def _ineligibility(

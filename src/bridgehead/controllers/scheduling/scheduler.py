@@ -29,15 +29,14 @@ from bridgehead.objects.times import format_time
 from .claim_binder import ClaimBinder
 from .cluster_state import ClusterState, PodFacts
 from .node_filters import NodeFilters, priority_of
-from .placement import Placement, explain_everywhere, schedule_pod
+from .placement import Placement, schedule_pod
 from .preemption import Preemption
 from .preemptor import Preemptor
+from .refusal_texts import explain_everywhere, with_preemption
 from .volume_binding import Binding as ClaimBinding
 from .volume_binding import PodClaims
 
 SCHEDULER_NAME: Final = "default-scheduler"
-# The result of the plug-in for resource claims, which makes room before the preemption.
-NO_CLAIMS_TO_DEALLOCATE: Final = "no new claims to deallocate"
 # Limit of concurrent bindings.
 WORKERS: Final = 64
 # Back-off of an unschedulable pod, in seconds.
@@ -197,9 +196,7 @@ class Scheduler:
                 return await self._bind_claims(pod, claims, placement.node_name)
             return await self._bind(pod, placement.node_name)
         self._unschedulable[key] = _Attempts(attempts.count + 1 if attempts else 1, self._clock())
-        message = placement.message
-        if preemption.message:
-            message += f" {NO_CLAIMS_TO_DEALLOCATE}, preemption: {preemption.message}"
+        message = with_preemption(placement.message, preemption.message)
         self._recorder.record(pod, type="Warning", reason="FailedScheduling", message=message)
         await self._preemptor.carry_out(pod, preemption)
         await self._write_unschedulable(pod, message)

@@ -30,7 +30,7 @@ from bridgehead.images.disk_usage import DiskUsage
 from bridgehead.images.documents import Descriptor, ImageConfig
 from bridgehead.images.errors import StoreFailed
 
-from .disk import LEAST_FREE, check_space, create_file, disk_failure, sync_file, sync_file_system
+from .disk import check_room, check_space, create_file, disk_failure, sync_file, sync_file_system
 from .image_record import ImageRecord
 from .partial import Partial, has_content, lock_partial
 
@@ -110,14 +110,7 @@ class ContentStore:
 
     def check_room(self, size: int) -> None:
         """Raises `StoreFailed` when the disk has no room for `size` more bytes."""
-        disk = self.disk_usage()
-        room = max(disk.available - LEAST_FREE, 0)
-        if disk.capacity and size > room:
-            reason = os.strerror(errno.ENOSPC).lower()
-            raise StoreFailed(
-                f"cannot write to the content store: {reason}: {size / 1e6:.0f} MB are to be downloaded, and the disk"
-                f" has room for {room / 1e6:.0f} MB"
-            )
+        check_room(self.disk_usage(), size)
 
     @contextlib.contextmanager
     def writing(self, *, waits: bool = True) -> Iterator[None]:
@@ -231,7 +224,7 @@ class ContentStore:
         self._write_file(self._name_path(record.name), msgspec.json.encode(record))
 
     def remove_record(self, name: str) -> bool:
-        """Remove a name; returns whether it was there. The content stays until `collection.collect`."""
+        """Remove a name; returns whether it was there. The content stays until `garbage_collection.collect`."""
         try:
             self._name_path(name).unlink()
         except FileNotFoundError:

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Final
 
+from bridgehead.images.disk_usage import DiskUsage
 from bridgehead.images.errors import StoreFailed
 from bridgehead.network import syscalls
 
@@ -23,6 +24,17 @@ def check_space(fd: int, size: int) -> None:
     disk = os.fstatvfs(fd)
     if disk.f_blocks and disk.f_bavail * disk.f_frsize < size + LEAST_FREE:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def check_room(disk: DiskUsage, size: int) -> None:
+    """Raise `StoreFailed` when a download of `size` bytes would leave too little on the disk."""
+    room = max(disk.available - LEAST_FREE, 0)
+    if disk.capacity and size > room:
+        reason = os.strerror(errno.ENOSPC).lower()
+        raise StoreFailed(
+            f"cannot write to the content store: {reason}: {size / 1e6:.0f} MB are to be downloaded, and the disk"
+            f" has room for {room / 1e6:.0f} MB"
+        )
 
 
 def sync_file_system(directory: Path) -> None:

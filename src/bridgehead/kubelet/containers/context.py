@@ -1,6 +1,6 @@
 """The state that the pod workers of a node share, and the state of one pod.
 
-The agent makes one `NodeContext`; each worker makes a `PodContext`.
+The kubelet makes one `NodeContext`; each worker makes a `PodContext`.
 """
 
 from __future__ import annotations

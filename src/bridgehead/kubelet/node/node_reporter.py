@@ -1,6 +1,6 @@
 """Registration of the Node and its CSINode, its heartbeats (Lease), and correction of its status.
 
-The agent owns the reporter. Source: Kubernetes "Nodes: Node registration, Heartbeats"; docs/decisions/0017-stalls.md
+The kubelet owns the reporter. Source: Kubernetes "Nodes: Node registration, Heartbeats"; docs/decisions/0017-stalls.md
 for what happens when other clients change or delete the Node.
 """
 

@@ -1,6 +1,6 @@
 """Allocation of the addresses of a node's pods.
 
-Pure: no I/O, no clock, no randomness. The agent rebuilds the allocations from the runtime's sandboxes at start, and
+Pure: no I/O, no clock, no randomness. The kubelet rebuilds the allocations from the runtime's sandboxes at start, and
 their order from `last_addresses`. Addresses are allocated in turn, so that a released one is not used again while
 clients and connection tracking may still know its last owner.
 """

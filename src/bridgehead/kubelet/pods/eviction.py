@@ -1,4 +1,4 @@
-"""Evicts pods that use more local storage than their limits allow. Run by the agent; `local_storage` decides.
+"""Evicts pods that use more local storage than their limits allow. Run by the kubelet; `local_storage` decides.
 
 Only pods with such limits are measured, every ten seconds, as kubelets do.
 """

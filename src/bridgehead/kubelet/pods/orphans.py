@@ -1,6 +1,6 @@
 """Removal of what is left of pods that were deleted while no kubelet ran.
 
-Called by the agent after its first list of pods. Source: kubelet's `HandlePodCleanups`.
+Called by the kubelet after its first list of pods. Source: kubelet's `HandlePodCleanups`.
 """
 
 from __future__ import annotations

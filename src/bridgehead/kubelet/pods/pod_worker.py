@@ -1,6 +1,6 @@
 """One pod on this node, from its first sight to its removal.
 
-The agent makes one worker for each pod uid and notifies it of changes: of the pod, of a container, of an object that
+The kubelet makes one worker for each pod uid and notifies it of changes: of the pod, of a container, of an object that
 the pod refers to. A worker does one thing at a time; workers run concurrently. `worker_state` decides which state
 follows, `actions` what to do next in SYNCING, `pod_reporter` reports, `pod_termination` stops the containers.
 """

@@ -1,8 +1,8 @@
 """Runs the pods of manifest files in a directory, and keeps a mirror pod of each in the API.
 
-The agent owns one, if the kubelet has such a directory. A file that is written, changed or removed starts, replaces or
-stops its pod within a moment (inotify); the directory is read every 20 s, too. A mirror pod shows its pod's status. A
-mirror pod that is deleted is created again, and the pod runs on. `static_manifest` decides.
+The kubelet owns one, if it has such a directory. A file that is written, changed or removed starts, replaces or stops
+its pod within a moment (inotify); the directory is read every 20 s, too. A mirror pod shows its pod's status. A mirror
+pod that is deleted is created again, and the pod runs on. `static_manifest` decides.
 Source: Kubernetes "Create static Pods", kubelet's `config/file_linux.go`.
 """
 

@@ -21,9 +21,9 @@ from aiohttp import web
 from bridgehead.go_answers import answer_as_go
 from bridgehead.kubelet.containers.container_logs import check_log, parse_options, read_log
 from bridgehead.kubelet.errors import NotServed
+from bridgehead.kubelet.kubelet import Kubelet
 from bridgehead.kubelet.pods.pod_worker import PodWorker
 from bridgehead.kubelet.runtimes.runtime import ExecSession, RuntimeFailure
-from bridgehead.kubelet.sync_loop import Kubelet
 from bridgehead.objects.core import Container
 from bridgehead.streaming.byte_stream import ByteStream
 from bridgehead.streaming.socket_stream import keep_alive

@@ -1,6 +1,6 @@
 """The ConfigMaps and Secrets that this node's pods refer to, each watched once while a pod needs it.
 
-The agent owns `ReferencedObjects`. A pod worker holds the objects that its pod refers to, reads them, and is notified
+The kubelet owns `ReferencedObjects`. A pod worker holds the objects that its pod refers to, reads them, and is notified
 when one changes. Source: kubelet's ConfigMap and Secret managers.
 """
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from bridgehead.apiserver.access.authentication import read_token_file
 from bridgehead.apiserver.access.authorization import Authorizer
 from bridgehead.apiserver.access.node_authorizer import NodeAuthorizer
 from bridgehead.apiserver.access.node_relations import NodeRelations, volume_secrets
@@ -389,15 +388,3 @@ def test_a_certificate_may_name_one_uid():
     assert user_from_certificate({"subject": (uid,)}, b"") is None  # such a client is anonymous, or has a token
     with pytest.raises(InvalidCredentials, match="several uids or an empty one"):
         user_from_certificate({"subject": (name, uid, uid)}, b"")
-
-
-def test_token_files_are_parsed_and_validated(tmp_path):
-    path = tmp_path / "tokens.csv"
-    path.write_text('# who\nsecret,bob,7,"a,b"\nplain,eve,8\n\n')
-    assert read_token_file(path) == {
-        "secret": User("bob", ("a", "b", AUTHENTICATED), "7"),
-        "plain": User("eve", (AUTHENTICATED,), "8"),
-    }
-    path.write_text("only-a-token\n")
-    with pytest.raises(ValueError, match="line 1: expected at least 3 columns"):
-        read_token_file(path)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from bridgehead.controllers.scheduling.cluster_state import ClusterState, PodFacts
 from bridgehead.controllers.scheduling.filters import Refusal
 from bridgehead.controllers.scheduling.node_filters import NodeFilters
-from bridgehead.controllers.scheduling.placement import Placement, explain_everywhere, schedule_pod
+from bridgehead.controllers.scheduling.placement import Placement, schedule_pod
 from bridgehead.objects.core import Node, Pod
 from bridgehead.objects.host_ports import host_ports
 from bridgehead.objects.pod_resources import pod_requests
@@ -231,12 +231,6 @@ def test_a_claim_for_one_pod_is_in_use_on_every_node() -> None:
     assert choose(world, "data").message.startswith(text)
     assert choose(world, "p-data").node_name
     assert not choose(owner, "q-data").node_name
-
-
-def test_a_reason_that_holds_for_every_node() -> None:
-    reason = "pod has unbound immediate PersistentVolumeClaims"
-    assert explain_everywhere(reason, 3) == f"0/3 nodes are available: {reason}. not found"
-    assert explain_everywhere(reason, 0) == "no nodes available to schedule pods"
 
 
 # Changes that make the same pod fit, for each refusal that depends on the pod.

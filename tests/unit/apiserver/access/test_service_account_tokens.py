@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.x509 import NameOID
 
+from bridgehead.apiserver.access.service_account_tokens import ISSUER, TokenAuthority, TokenSettings
 from bridgehead.apiserver.access.token_claims import Bound, Reference, issuer_of
-from bridgehead.apiserver.access.tokens import ISSUER, TokenAuthority, TokenSettings
 from bridgehead.apiserver.handlers.issuer import IssuerDiscovery
 from bridgehead.apiserver.http.user import CredentialNotes, InvalidCredentials, User
 from bridgehead.objects.times import parse_time

@@ -6,7 +6,7 @@ import base64
 
 import pytest
 
-from bridgehead.apiserver.access.credentials import bearer_token
+from bridgehead.apiserver.access.bearer_token import bearer_token
 from bridgehead.apiserver.http.user import InvalidCredentials
 
 

@@ -1,4 +1,4 @@
-"""One attempt of a write: from the request's change and the stored object to what will be stored.
+"""The steps of one attempt of a write: from the request's change and the stored object to what will be stored.
 
 The methods are synchronous and may run in the worker thread. Two of them make a draft, which admission may change, and
 two make of it what will be stored. `registry` calls them, and admission between them.
@@ -25,7 +25,7 @@ from .deletion import is_finished
 from .managed_fields import FIELD, Ownership
 from .owner_references import with_unique_owners
 from .request_checks import check_expected_version, check_url
-from .writes import Apply, Write
+from .writes import Merge, Write
 
 # The subresources that write only the status.
 STATUS_VIEWS = ("status", "approval")
@@ -75,8 +75,8 @@ class Changed:
     warnings: list[str]
 
 
-class Attempts:
-    """Attempts of writes. `find` returns a resource by its id; `clock` returns seconds since the epoch."""
+class WriteSteps:
+    """The steps of a write. `find` returns a resource by its id; `clock` returns seconds since the epoch."""
 
     def __init__(
         self, store: Store, ownership: Ownership, find: Callable[[str], Resource], clock: Callable[[], float]
@@ -118,11 +118,11 @@ class Attempts:
         draft = Draft(old, wanted, new, before, after)
         return _completed(write, draft) if for_admission else draft
 
-    def draft_applied(self, write: Write, apply: Apply, current: Record, *, for_admission: bool) -> Draft:
+    def draft_applied(self, write: Write, merge: Merge, current: Record, *, for_admission: bool) -> Draft:
         """Apply a configuration to the stored object; otherwise as `draft_changed`."""
         old = decode_stored(write.resource, current.value)
         before: Entries = old["metadata"].pop(FIELD, None) or []
-        wanted, after = apply(old, before)
+        wanted, after = merge(old, before)
         new = _checked(write, wanted, old, current.revision)
         draft = Draft(old, wanted, new, before, after)
         return _completed(write, draft) if for_admission else draft

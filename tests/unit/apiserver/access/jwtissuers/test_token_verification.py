@@ -11,8 +11,8 @@ import pytest
 import yaml
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from bridgehead.apiserver.access.jwtissuers.issuers import JwtIssuers
 from bridgehead.apiserver.access.jwtissuers.keys import KeySet
+from bridgehead.apiserver.access.jwtissuers.token_verification import JwtIssuers
 from bridgehead.apiserver.http.user import InvalidCredentials
 from bridgehead.signing_keys import SigningKey
 
