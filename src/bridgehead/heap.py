@@ -1,7 +1,7 @@
 """The heap: freed memory goes back to the system (malloc_trim), and the garbage collector runs less often.
 
-The proxy trims the heap after the first sync and after large transactions, the API server after large answers. The
-command line and parts that load much code switch the collector off meanwhile, so this module imports little itself.
+The proxy and the balancer's speakers trim the heap after many changes, the API server after large answers. The command
+line and parts that load much code switch the collector off meanwhile, so this module imports little itself.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """HTTP server for health, readiness and metrics pages.
 
-The server answers one request for each connection: probes and scrapers need no more. The pages themselves are in
-`proxy/operating/` and `dns/`.
+The server answers one request for each connection: probes and scrapers need no more. The pages themselves belong to
+the programs that serve them: the proxy, the DNS, the balancer and the controllers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """/statusz and /flagz: what a component is, and the options with which it was started.
 
 People get a text, programs that ask for it an object (`Accept: application/json;g=config.k8s.io;v=v1beta1;as=Statusz`).
-The API server and the kubelet serve the pages.
+The API server, the kubelet and the proxy serve the pages.
 Pure: no I/O, no clock, no randomness. Source: Kubernetes "Kubernetes z-pages", KEP-4827, KEP-4828.
 """
 

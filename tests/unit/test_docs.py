@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -72,3 +73,32 @@ def test_the_drawing_of_packages_matches_the_source() -> None:
         if path.name != "__init__.py" and (path.suffix == ".py" or (path / "__init__.py").exists())
     }
     assert drawn == there
+
+
+# --- Lists of modules -----------------------------------------------------------------------------------------------
+
+
+def unlisted(text: str, modules: set[str], *, always: bool = False) -> set[str]:
+    """Return the modules that a list lacks. A text that names two thirds of them is a list."""
+    named = modules & set(re.findall(r"\w+", text))
+    return modules - named if always or 3 * len(named) >= 2 * len(modules) else set()
+
+
+def test_lists_of_modules_are_complete() -> None:
+    """In `__init__` and README.md; in the API server, each `__init__` has a list."""
+    lacking = {}
+    for init in SOURCE.rglob("__init__.py"):
+        package, readme = init.parent, init.with_name("README.md")
+        modules = {path.stem for path in package.glob("*.py")} - {"__init__", "__main__"}
+        docstring = ast.get_docstring(ast.parse(init.read_text("utf-8"))) or ""
+        if missing := unlisted(docstring, modules, always="apiserver" in package.relative_to(SOURCE).parts):
+            lacking[str(init.relative_to(SOURCE))] = missing
+        if readme.exists() and (missing := unlisted(readme.read_text("utf-8"), modules)):
+            lacking[str(readme.relative_to(SOURCE))] = missing
+    assert lacking == {}
+
+
+def test_the_check_of_lists_finds_what_they_lack() -> None:
+    assert unlisted("`a.py` and b", {"a", "b", "c"}) == {"c"}
+    assert unlisted("only a", {"a", "b", "c"}) == set()
+    assert unlisted("only a", {"a", "b", "c"}, always=True) == {"b", "c"}

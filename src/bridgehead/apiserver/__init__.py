@@ -4,7 +4,8 @@ A request passes these layers from top to bottom. Imports have the same directio
 
     serve                   opens files, sockets and the store; runs the server
     build, bootstrap        connects the parts; creates the objects that every cluster has
-    app                     the ASGI application: one request, from its bytes to its answer
+    certificate_files       the server's certificates, and reloading of those that change
+    app, exchange           the ASGI application: one request, from its bytes to its answer
     proxying/               requests that go on to other servers: pods, services, nodes, aggregated APIs
     handlers/   streams/    answers: objects, reviews, discovery, OpenAPI; requests that go on to a pod's kubelet
     audit/                  the audit log
@@ -14,12 +15,18 @@ A request passes these layers from top to bottom. Imports have the same directio
     admission/              plug-ins that check and change what is written
     access/                 authentication and authorization
     webhookclient/          calls of webhooks
+    service_endpoints       the servers behind a Service
     bodies/                 request bodies to objects: JSON, YAML, protobuf, patches, schema checks
+    metrics/                counts of the server's parts
     http/                   the HTTPS server; path, user and media type of a request
     quotas/                 what objects use, quotas and limits of namespaces
     resources/              Kubernetes' own resources: names, columns, defaults, validation, allocation
     fieldmanagement/  cel/  managers of fields and server-side apply; expressions of rules and policies
+    shapes                  types of values: how each is stored, patched and owned
     errors, table, resource types that all layers use: `Status` errors, the table of resources, an entry of it
+    field                   the fields of an object under validation, and the errors about them
+    go_json, go_patterns, go_sorting, go_times, go_values
+                            JSON, patterns, sorting, times and texts of values, as Go has them
 
-Each package describes its modules in its `__init__`; README.md follows a write, a watch and an apply through them.
+Each package lists its modules in its `__init__`; README.md follows a write, a watch and an apply through them.
 """

@@ -2,6 +2,7 @@
 
 BalancerError
   ConfigurationInvalid   the objects contradict each other; the last valid configuration stays in force
+  NotAllocated           no address for a Service, and the reason (in allocation/pending_reasons.py)
   DetectorEnded          the process of the failure detector ended before its speaker
 """
 

@@ -10,7 +10,7 @@ Imports go from the top of this list to the bottom (a contract in pyproject.toml
     volumes/      volumes on disk; ConfigMaps, Secrets and tokens of pods
     node/         the Node object and its Lease; settings, addresses of pods
     runtimes/     the container runtime, a process of its own, and its client
-    errors, nofollow, uninterrupted    used by all of them
+    directory_use, errors, nofollow, uninterrupted    used by all of them
 
 README.md follows a pod through these packages.
 """

@@ -2,7 +2,7 @@
 
 | modules | what they do |
 | --- | --- |
-| `links`, `interface_addresses`, `own_addresses` | interfaces, addresses, routes |
+| `links`, `interface_addresses`, `own_addresses`, `gateways` | interfaces, addresses, routes |
 | `rtnetlink_requests` | requests for these |
 | `host_paths` | which link and source address packets to a host have |
 | `link_states` | states of interfaces, as they change |
@@ -12,6 +12,9 @@
 | `untracked`, `spoofing` | two tables of nf_tables that end with their owner; `nft_requests` encodes the requests |
 | `handover`, `connection_search` | two more, for connections that other nodes know: `unknown_connections` |
 | `netlink_socket`, `netlink_attributes`, `inet` | netlink itself |
+| `packet_sockets` | Ethernet frames of one protocol |
+| `listening_ports` | the ports on which processes listen |
+| `closable` | the base class of sockets and tables |
 | `syscalls` | namespaces, mounts, capabilities, names of processes |
 | `uapi` | the constants of the kernel's headers |
 """

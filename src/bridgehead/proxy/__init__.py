@@ -3,10 +3,11 @@
 The path of a change through the modules:
 
     observe    cluster_objects follows the API; service_ranges the ServiceCIDRs
-    compile    services, endpoints, reserved, node -> frontends; addresses
+    compile    node_facts, reserved, backends, service_frontends, host_port_frontends -> frontends; address_texts
     compare    changes (the table of Frontends and its updates)
     program    agent (the loop), programmer, bisection, refusals -> mode (the interface), mode_choice
-               -> nftables/ iptables/ ipvs/ userspace/; commands (nft, iptables, ...), errors
+               -> nftables/ iptables/ ipvs/ userspace/; commands (nft, iptables, ...), errors;
+               node_listeners (sockets of the node's own processes), without_iptables (removal of KUBE-* chains by nft)
     afterwards guard (repairs rules that other programs changed), conntrack/ (removes flows to backends that are gone)
     report     operating/: metrics, health, healthCheckNodePort, Events, progress
     configure  config, config_rows, config_reader; sysctls

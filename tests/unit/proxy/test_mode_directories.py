@@ -14,7 +14,7 @@ from bridgehead.proxy.mode import Mode
 
 ROOT = Path(bridgehead.proxy.__file__).parent
 FILES = {"README.md", "__init__.py", "apply.py", "mode.py"}
-OF_RULES = {"chains.py", "readback.py", "render.py"}  # of a mode that writes rules of its own
+OF_RULES = {"chains.py", "readback.py", "render.py", "transaction.py"}  # of a mode that writes rules of its own
 STANDS_ON_ANOTHER = {"userspace"}
 # Names that the agent needs of a mode, and those that a mode needs of its own modules.
 OF_A_MODE = {name for name, _ in inspect.getmembers(Mode) if not name.startswith("_")}
@@ -41,10 +41,12 @@ def missing(name: str) -> list[str]:
         (package.Kernel, OF_A_KERNEL),
     ]
     if has_rules:
-        render = importlib.import_module(f"bridgehead.proxy.{name}.render")
+        render, transaction = (
+            importlib.import_module(f"bridgehead.proxy.{name}.{part}") for part in ("render", "transaction")
+        )
         classes += [
             (render.Renderer, OF_A_RENDERER),
-            (render.Transaction, OF_A_TRANSACTION | ({"chunks"} if name not in NEVER_TOO_BIG else set())),
+            (transaction.Transaction, OF_A_TRANSACTION | ({"chunks"} if name not in NEVER_TOO_BIG else set())),
         ]
     for cls, wanted in classes:
         lacking += [f"{name}: {cls.__name__}.{method}" for method in sorted(wanted - public(cls) - {"name"})]

@@ -3,13 +3,17 @@
 attributes                  what a plug-in knows about a request
 chain                       the order of the plug-ins, and the calls
 plugins, parts              the chain of this server, and what its plug-ins need of the server
+selection                   the plug-ins that `--enable-admission-plugins` may name
 lifecycle                   NamespaceLifecycle
 service_accounts            ServiceAccount
-node_restriction            NodeRestriction
+node_restriction            NodeRestriction; `token_audiences`: the tokens of pods that a node may request
 limit_ranger                LimitRanger
 resource_quota              ResourceQuota
 classes                     Priority, DefaultStorageClass, RuntimeClass, DefaultIngressClass
 pod_topology                PodTopologyLabels
+volumes                     protection and expansion of claims and volumes, times of their phases
+device_claims               rights to what ResourceClaims grant
+external_ips                DenyServiceExternalIPs
 podsecurity/                PodSecurity
 node_addresses              refusal of load balancer addresses that belong to nodes or to the API server
 matching, equivalent_forms  rules and selectors of webhooks and policies; objects in the versions of the rules

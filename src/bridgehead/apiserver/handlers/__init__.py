@@ -19,5 +19,5 @@ non_resource_urls              pages at other URLs, and which methods they accep
 issuer                         discovery of the issuer of service account tokens
 access_reviews                 access reviews, token reviews
 discovery, openapi, openapi_enums, openapi_protobuf, health, metrics
-                               documents about the server itself
+                               documents about the server itself; `external` has those of aggregated APIs
 """

@@ -10,8 +10,10 @@
 | `exabgp_process.py` | the ExaBGP process, as the speaker sees it |
 | `exabgp_main.py` | its program |
 | `exabgp_session.py`, `exabgp_objects.py` | one session there; ExaBGP's objects for it |
+| `exabgp_outbox.py`, `exabgp_timers.py` | the messages that it has to send; its timers |
 | `exabgp_sockets.py`, `exabgp_listening.py` | its connection; connections that peers make |
 | `session.py` | the session with one peer: its routes, its retries |
+| `session_reports.py` | metrics of sessions, and their part of the status page |
 | `bfd_sessions.py` | BFD sessions beside BGP sessions |
 | `announcer.py` | all sessions of a node |
 | `moves.py`, `searches.py` | connections that routers give to other nodes when routes change: they go on for a while |

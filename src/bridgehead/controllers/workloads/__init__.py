@@ -2,5 +2,6 @@
 
 - Controllers: `deployment_controller` (with `rollout`, `deployment_status`), `replicaset_controller` (with `ranking`),
   `daemonset_controller` (with `daemon_plan`).
-- Shared: `owned`, `expectations`, `bursts`, `pod_control`, `hashes`, `availability`.
+- Shared: `owned`, `expectations`, `bursts`, `pod_control`, `hashes`, `availability`;
+  `revisions` keeps ControllerRevisions, as `history` decides.
 """

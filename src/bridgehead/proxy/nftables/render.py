@@ -7,8 +7,8 @@ length follows the size of the change. `Renderer.full` compares everything that 
 has (`readback.Table`) and renders the difference, which for an empty kernel is the whole ruleset. `Renderer.repair`
 restores a few elements and chains that somebody else changed. `mode.py` calls them and applies the result.
 
-All input is checked before it becomes text: addresses and ranges are canonical (`addresses.canonical_address`), ports
-are ints, and a Service's name appears only in a comment, and only when all its characters are harmless.
+All input is checked before it becomes text: addresses and ranges are canonical (`address_texts.canonical_address`),
+ports are ints, and a Service's name appears only in a comment, and only when all its characters are harmless.
 """
 
 from __future__ import annotations

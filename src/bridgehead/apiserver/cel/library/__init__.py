@@ -2,7 +2,7 @@
 
 operators, conversions, times, optionals    the language's own
 strings, formatting, regex, lists           strings, `format`, regular expressions, lists and sets
-urls, quantities, networks, versions        Kubernetes' types
+urls, quantities, networks, versions        Kubernetes' types; `address_errors` has texts of `networks`
 named_formats, authorization                Kubernetes' formats; authorization checks
 patches                                     JSON patches, for mutating policies only
 """

@@ -1,4 +1,4 @@
-"""Errors of values with the texts of kube-openapi, which the API server wraps into causes of a 422.
+"""FieldErrors of values, with the texts of kube-openapi; the API server makes them causes of a 422.
 
 A path is empty for errors that have no field; `at_fields` gives them one.
 

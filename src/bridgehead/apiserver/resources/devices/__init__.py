@@ -1,9 +1,11 @@
-"""DeviceClass, ResourceClaim, ResourceClaimTemplate and ResourceSlice (resource.k8s.io/v1): one module for each kind.
+"""DeviceClass, ResourceClaim, ResourceClaimTemplate and ResourceSlice (resource.k8s.io/v1).
+
+One module for each kind: `deviceclasses`, `resourceclaims`, `resourceclaimtemplates`, `resourceslices`.
 
 `device_rules` has their common rules, `qualified_names` those of names of attributes and capacities, `request_policies`
 those for parts of a capacity, `device_states` those of devices in the status of a claim. The scheduler of this project
-allocates no devices: these objects are for other people's drivers and schedulers. CEL expressions are compiled
-to check them, but not evaluated.
+allocates no devices: these objects are for other people's drivers and schedulers. `device_selectors` compiles CEL
+expressions to check them; they are not evaluated.
 
 Other packages import from here.
 """

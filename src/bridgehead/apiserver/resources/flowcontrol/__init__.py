@@ -1,6 +1,7 @@
-"""FlowSchema and PriorityLevelConfiguration (flowcontrol.apiserver.k8s.io/v1): one module for each kind.
+"""FlowSchema and PriorityLevelConfiguration (flowcontrol.apiserver.k8s.io/v1).
 
-`mandatory` has the objects that every cluster has, `suggested` those of a new cluster.
+One module for each kind: `flowschemas`, `prioritylevels`. `mandatory` has the objects that every cluster has,
+`suggested` those of a new cluster.
 
 Other packages import from here.
 """

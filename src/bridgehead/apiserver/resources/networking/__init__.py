@@ -1,4 +1,6 @@
-"""Ingress, IngressClass, NetworkPolicy, ServiceCIDR and IPAddress (networking.k8s.io/v1): one module for each.
+"""Ingress, IngressClass, NetworkPolicy, ServiceCIDR and IPAddress (networking.k8s.io/v1).
+
+One module for each kind: `ingresses`, `ingressclasses`, `networkpolicies`, `servicecidrs`, `ipaddresses`.
 
 Other packages import from here.
 """

@@ -6,6 +6,7 @@
     service_allocation    ClusterIPs and node ports, and the claims that make them exclusive
     service_ranges        the ranges of the cluster, and the IPAddress objects of addresses
     service_ingress       addresses of load balancers
+    service_source_ranges the clients that a load balancer lets in
     service_validation    the finished Service, and what an update may not change
     service_warnings      Warning headers
     service_types         what a Service of each type needs, for all of these

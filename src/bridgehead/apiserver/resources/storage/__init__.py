@@ -1,6 +1,8 @@
 """Kinds of storage: PersistentVolume, PersistentVolumeClaim (core/v1), and those of storage.k8s.io/v1.
 
-One module for each kind, with common rules in `shared.storage_rules`. The controllers bind and provision hostPath and
+One module for each kind: `persistentvolumes` (with `volume_sources`), `persistentvolumeclaims`, `storageclasses`,
+`volumeattachments`, `volumeattributesclasses`, `csidrivers`, `csinodes`, `csistoragecapacities`; common rules are in
+`shared.storage_rules`. The controllers bind and provision hostPath and
 local volumes; the kinds for CSI drivers are for other people's controllers.
 
 Other packages import from here.

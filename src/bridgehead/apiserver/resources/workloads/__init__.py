@@ -1,6 +1,8 @@
 """Workloads: the kinds of apps/v1, and ReplicationController and PodTemplate of core/v1.
 
-Each has a module. `workload_strategy` has the common rules of all but ControllerRevision and PodTemplate.
+One module for each kind: `deployments`, `replicasets`, `replicationcontrollers`, `daemonsets`, `statefulsets`,
+`controllerrevisions`, `podtemplates`. `workload_strategy` has the common rules of all but ControllerRevision and
+PodTemplate.
 
 Other packages import from here.
 """
