@@ -13,10 +13,10 @@ from bridgehead.balancer.controller.other_balancer_watch import OtherBalancerWat
 from bridgehead.balancer.controller.service_patches import CONDITION
 from bridgehead.client import ApiClient
 from bridgehead.client.errors import NotFound
+from bridgehead.objects.address_holders import EIP_NAME_ANNOTATION
 from bridgehead.objects.core import Service
 from bridgehead.objects.extensions import DEFINITIONS
 from bridgehead.objects.kinds import CONFIG_MAPS, EVENTS, NAMESPACES, SERVICES
-from bridgehead.objects.load_balancers import EIP_NAME_ANNOTATION
 from bridgehead.objects.meta import find_condition
 from bridgehead.objects.metallb import BGP_PEERS, CONFIGURATION_STATES, IP_ADDRESS_POOLS, L2_ADVERTISEMENTS
 from bridgehead.objects.openelb import EIPS

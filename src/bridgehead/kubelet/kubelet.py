@@ -30,9 +30,10 @@ from .node.settings import NodeSettings
 from .nofollow import remove_tree
 from .pods.barrier import Barrier
 from .pods.eviction import StorageEvictions
+from .pods.mirror_pods import mirrored_uid, with_local_uid
 from .pods.orphans import remove_orphan, remove_orphaned_directories
 from .pods.pod_worker import PodWorker
-from .pods.static_manifest import mirrored_uid, with_local_uid, without_source
+from .pods.static_manifest import without_source
 from .pods.static_pods import StaticPods
 from .runtimes.runtime import ContainerInfo, Runtime, RuntimeFailure, SandboxInfo
 from .volumes.referenced_objects import ReferencedObjects

@@ -14,10 +14,7 @@ from typing import NamedTuple
 from bridgehead.client import ApiClient, Informer, Running
 from bridgehead.network.gateways import gateways
 from bridgehead.network.listening_ports import Listener, listeners
-from bridgehead.objects.core import PROXY_NAME_LABEL, Node, Pod, Service
-from bridgehead.objects.endpoint_slices import HEADLESS_LABEL, EndpointSlice, index_by_service
-from bridgehead.objects.kinds import ENDPOINT_SLICES, NODES, PODS, SERVICES
-from bridgehead.objects.load_balancers import (
+from bridgehead.objects.address_holders import (
     ShareKey,
     assigned_addresses,
     cluster_addresses,
@@ -25,6 +22,9 @@ from bridgehead.objects.load_balancers import (
     published_addresses,
     share_key,
 )
+from bridgehead.objects.core import PROXY_NAME_LABEL, Node, Pod, Service
+from bridgehead.objects.endpoint_slices import HEADLESS_LABEL, EndpointSlice, index_by_service
+from bridgehead.objects.kinds import ENDPOINT_SLICES, NODES, PODS, SERVICES
 from bridgehead.objects.meta import ObjectKey
 
 from .address_texts import Family, canonical_address, family_of

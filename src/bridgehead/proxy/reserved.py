@@ -3,7 +3,7 @@
 Otherwise a user who may write Services could receive the traffic of all pods and nodes to the API server, to a kubelet,
 to the cluster's DNS pods, or to another Service. `service_frontends.py` checks each address while it compiles, so
 no mode renders a reserved one. An address of a node is not reserved as a whole: its ports are, where the node's own
-parts listen, and the node itself decides. Addresses that belong to other Services: `objects/load_balancers.py`.
+parts listen, and the node itself decides. Addresses that belong to other Services: `objects/address_holders.py`.
 
 Pure: no I/O, no clock, no randomness.
 """

@@ -14,9 +14,9 @@ import ipaddress
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from bridgehead.objects.address_holders import by_assigned_address, cluster_addresses, describe_holder, holder_of
 from bridgehead.objects.core import DEFAULT_AFFINITY_SECONDS, Service, ServicePort
 from bridgehead.objects.endpoint_slices import EndpointSlice
-from bridgehead.objects.load_balancers import by_assigned_address, cluster_addresses, describe_holder, holder_of
 from bridgehead.objects.meta import ObjectKey
 
 from .address_texts import Family, canonical_address, canonical_cidr, family_of

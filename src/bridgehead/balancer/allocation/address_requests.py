@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from bridgehead.balancer.ranges import IpAddress, parse_address
-from bridgehead.objects.core import Service
-from bridgehead.objects.load_balancers import (
+from bridgehead.objects.address_holders import (
     ANNOTATION_PREFIXES,
     EIP_ADDRESS_ANNOTATION,
     EIP_NAME_ANNOTATION,
@@ -19,6 +18,7 @@ from bridgehead.objects.load_balancers import (
     read_annotation,
     share_key,
 )
+from bridgehead.objects.core import Service
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.objects.selectors import Labels
 

@@ -18,10 +18,10 @@ from bridgehead.balancer.speaker.trimming import trim_slice
 from bridgehead.balancer.view import ClusterView, NodeView
 from bridgehead.client import Informer
 from bridgehead.client.informer import Source
+from bridgehead.objects.address_holders import assigned_addresses
 from bridgehead.objects.core import Node, Service
 from bridgehead.objects.endpoint_slices import EndpointSlice, index_by_service
 from bridgehead.objects.kinds import ENDPOINT_SLICES
-from bridgehead.objects.load_balancers import assigned_addresses
 from bridgehead.objects.meta import ObjectKey, find_condition
 
 from .service_patches import CONDITION

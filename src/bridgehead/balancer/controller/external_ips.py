@@ -11,13 +11,13 @@ from typing import Final
 from bridgehead.balancer.allocation import Note
 from bridgehead.balancer.model import Configuration
 from bridgehead.balancer.speaker.publications import external_ips_in_pools
-from bridgehead.objects.core import Service
-from bridgehead.objects.load_balancers import (
+from bridgehead.objects.address_holders import (
     assigned_addresses,
     by_assigned_address,
     external_addresses,
     holder_of,
 )
+from bridgehead.objects.core import Service
 
 _MOST_NAMED: Final = 3  # addresses and ports that one Event names
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from bridgehead.balancer.allocation.convergence import Decision
+from bridgehead.objects.address_holders import DEPRECATED_POOL_ANNOTATION, EIP_NAME_ANNOTATION, POOL_ANNOTATION
 from bridgehead.objects.core import Service
-from bridgehead.objects.load_balancers import DEPRECATED_POOL_ANNOTATION, EIP_NAME_ANNOTATION, POOL_ANNOTATION
 from bridgehead.objects.meta import find_condition
 from bridgehead.objects.times import format_time
 

@@ -18,15 +18,15 @@ from bridgehead.balancer.allocation.convergence import current_addresses
 from bridgehead.balancer.model import Configuration, Pool
 from bridgehead.client import ApiClient, Done, EventRecorder, Informer, Outcome, WorkQueue
 from bridgehead.client.errors import ClientError, Invalid, NotFound
-from bridgehead.objects.core import Namespace, Node, Service
-from bridgehead.objects.kinds import SERVICES
-from bridgehead.objects.load_balancers import (
+from bridgehead.objects.address_holders import (
     EIP_NAME_ANNOTATION,
     POOL_ANNOTATION,
     assigned_addresses,
     external_addresses,
     is_from_pool,
 )
+from bridgehead.objects.core import Namespace, Node, Service
+from bridgehead.objects.kinds import SERVICES
 from bridgehead.objects.meta import ObjectKey, find_condition, version_number
 
 from .announceability import ASSIGNED_INDEX, Announceability

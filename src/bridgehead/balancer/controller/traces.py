@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from bridgehead.objects.load_balancers import EIP_NAME_ANNOTATION, POOL_ANNOTATION
+from bridgehead.objects.address_holders import EIP_NAME_ANNOTATION, POOL_ANNOTATION
 
 from .service_patches import CONDITION, EIP_FINALIZER, SERVICE_FINALIZER
 

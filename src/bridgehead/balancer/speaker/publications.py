@@ -13,9 +13,9 @@ from bridgehead.balancer.model import Configuration, Pool
 from bridgehead.balancer.ranges import IpAddress
 from bridgehead.balancer.shared_sets import shared
 from bridgehead.balancer.view import NodeView, Publication
+from bridgehead.objects.address_holders import assigned_addresses
 from bridgehead.objects.core import Node, Service
 from bridgehead.objects.endpoint_slices import EndpointSlice
-from bridgehead.objects.load_balancers import assigned_addresses
 from bridgehead.objects.meta import is_condition_true
 
 EXCLUDED_LABEL: Final = "node.kubernetes.io/exclude-from-external-load-balancers"

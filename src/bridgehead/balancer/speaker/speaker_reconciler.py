@@ -24,10 +24,10 @@ from bridgehead.balancer.model import Configuration
 from bridgehead.balancer.view import ClusterView, NodeView, Publication
 from bridgehead.client import ApiClient, EventRecorder, Informer, reference_to
 from bridgehead.heap import trim_heap
+from bridgehead.objects.address_holders import assigned_addresses, external_addresses
 from bridgehead.objects.core import Node, Service
 from bridgehead.objects.endpoint_slices import EndpointSlice, index_by_service
 from bridgehead.objects.kinds import ENDPOINT_SLICES, NODES, SERVICES
-from bridgehead.objects.load_balancers import assigned_addresses, external_addresses
 from bridgehead.objects.meta import ObjectKey, ObjectReference
 
 from .member_watch import MemberChange, Members, MemberWatch

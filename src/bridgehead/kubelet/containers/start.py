@@ -37,9 +37,9 @@ from bridgehead.objects.core import Container
 from .argument_list import ArgumentList
 from .container_logs import remove_logs
 from .context import PodContext
-from .environment import EnvironmentSources, container_environment, declared_variables
 from .etc_files import container_host_name, write_etc_files
 from .mounts import plan_mounts
+from .pod_variables import EnvironmentSources, container_environment, declared_variables
 from .resource_limits import plan_limits
 from .runs import Run, StartRefused, run_of
 from .security_context import plan_security

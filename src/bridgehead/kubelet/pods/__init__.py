@@ -10,6 +10,6 @@ decides.
 `barrier` holds SIGTERM back until no proxy sends a terminating pod new connections; `withdrawal` decides whether its
 EndpointSlices mark it as terminating. `orphans` removes what is left of pods that were deleted while no kubelet ran.
 
-`static_pods` starts the pods of manifest files (`static_manifest`). `eviction` ends pods that use more local storage
-than `local_storage` allows.
+`static_pods` starts the pods of manifest files (`static_manifest`, `mirror_pods`). `eviction` ends pods that use more
+local storage than `local_storage` allows.
 """

@@ -1,7 +1,7 @@
-"""Static pods: pods of manifest files on a node, and the mirror pods that show them in the API.
+"""Static pods: pods of manifest files on a node. `mirror_pods` shows them in the API.
 
 Pure: no I/O, no clock, no randomness. Called by `static_pods`. Source: kubelet's `config.applyDefaults`,
-`tryDecodeSinglePod`, `pod.mirrorClient`.
+`tryDecodeSinglePod`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 
 from bridgehead.kubelet.volumes.referenced_objects import references_of
 from bridgehead.objects.core import Pod
-from bridgehead.objects.critical_pods import CRITICAL_PRIORITY, MIRROR_POD
+from bridgehead.objects.critical_pods import CRITICAL_PRIORITY
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.objects.names import check_dns1123_label, check_dns1123_subdomain
 from bridgehead.objects.pod_resources import pod_limits, pod_requests
@@ -128,23 +128,6 @@ def _check_references(pod: Pod, spec: Mapping[str, Any]) -> None:
         raise ValueError(f"static pods may not reference {found[0]}")
 
 
-def new_mirror(static: StaticPod, node_uid: str) -> dict[str, Any]:
-    """Return the mirror pod of a static pod, which its Node owns."""
-    metadata = static.body["metadata"]
-    owner = {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "name": static.pod.spec.node_name,
-        "uid": node_uid,
-        "controller": True,
-    }
-    annotations = {**metadata["annotations"], MIRROR_POD: static.uid}
-    return {
-        "metadata": {**metadata, "annotations": annotations, "ownerReferences": [owner]},
-        "spec": static.body["spec"],
-    }
-
-
 def is_static(pod: Pod) -> bool:
     """Whether the pod comes from a file of its node. For pods of the API server call `without_source` before."""
     return pod.metadata.annotations.get(SOURCE) == _OF_FILE
@@ -161,17 +144,6 @@ def without_source(pod: Pod) -> Pod:
         return pod
     annotations = {name: value for name, value in pod.metadata.annotations.items() if name != SOURCE}
     return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, annotations=annotations))
-
-
-def mirrored_uid(pod: Pod) -> str:
-    """Return the uid of the static pod that a pod of the API server mirrors, "" for any other pod."""
-    return pod.metadata.annotations.get(MIRROR_POD, "")
-
-
-def with_local_uid(pod: Pod) -> Pod:
-    """Return the pod with the uid under which its node runs it: a mirror pod has that of its static pod."""
-    uid = mirrored_uid(pod)
-    return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, uid=uid)) if uid else pod
 
 
 def plan_changes(

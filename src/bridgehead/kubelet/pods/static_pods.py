@@ -2,7 +2,7 @@
 
 The kubelet owns one, if it has such a directory. A file that is written, changed or removed starts, replaces or stops
 its pod within a moment (inotify); the directory is read every 20 s, too. A mirror pod shows its pod's status. A mirror
-pod that is deleted is created again, and the pod runs on. `static_manifest` decides.
+pod that is deleted is created again, and the pod runs on. `static_manifest` and `mirror_pods` decide.
 Source: Kubernetes "Create static Pods", kubelet's `config/file_linux.go`.
 """
 
@@ -27,7 +27,8 @@ from bridgehead.objects.core import Pod
 from bridgehead.objects.kinds import NODES, PODS
 from bridgehead.objects.meta import ObjectKey
 
-from .static_manifest import StaticPod, mirrored_uid, new_mirror, parse_static_pod, plan_changes
+from .mirror_pods import mirrored_uid, new_mirror
+from .static_manifest import StaticPod, parse_static_pod, plan_changes
 
 log = logging.getLogger(__name__)
 

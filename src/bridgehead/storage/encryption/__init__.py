@@ -2,8 +2,8 @@
 
     files                     reads the file, and follows it while the server runs
     encryption_configuration  parses and checks its content
-    providers                 the providers of a resource, in their order: the first writes, all read
-    ciphers                   aesgcm, aescbc, secretbox, identity; the formats are those of kube-apiserver
+    configured_encryption     the providers of a resource, in their order: the first writes, all read
+    providers                 aesgcm, aescbc, secretbox, identity; the formats are those of kube-apiserver
 
 Imported only when an encryption configuration is given.
 Source: Kubernetes "Encrypting Confidential Data at Rest", apiserver/pkg/storage/value.
@@ -11,8 +11,8 @@ Source: Kubernetes "Encrypting Confidential Data at Rest", apiserver/pkg/storage
 
 from __future__ import annotations
 
+from .configured_encryption import ConfiguredEncryption
 from .encryption_configuration import InvalidConfiguration
 from .files import follow_encryption, read_encryption
-from .providers import ConfiguredEncryption
 
 __all__ = ["ConfiguredEncryption", "InvalidConfiguration", "follow_encryption", "read_encryption"]

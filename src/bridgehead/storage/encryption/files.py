@@ -12,8 +12,8 @@ from bridgehead.file_changes import FollowedFiles, follow
 from bridgehead.storage.errors import StorageError
 from bridgehead.storage.sealing import EncryptedStore
 
+from .configured_encryption import ConfiguredEncryption
 from .encryption_configuration import InvalidConfiguration, parse_configuration
-from .providers import ConfiguredEncryption
 
 
 def read_encryption(path: Path) -> ConfiguredEncryption:

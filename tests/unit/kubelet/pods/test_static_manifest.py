@@ -1,4 +1,4 @@
-"""Static pods: what a manifest means on a node, and which pods start and stop."""
+"""Static pods: what a manifest means on a node, which pods start and stop, and their mirror pods."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ from typing import Any
 
 import pytest
 
+from bridgehead.kubelet.pods.mirror_pods import mirrored_uid, new_mirror, with_local_uid
 from bridgehead.kubelet.pods.static_manifest import (
     StaticPod,
     is_static,
-    mirrored_uid,
-    new_mirror,
     parse_static_pod,
     plan_changes,
-    with_local_uid,
     without_source,
 )
 from bridgehead.kubelet.pods.static_pods import load_manifest

@@ -8,7 +8,7 @@ import tracemalloc
 import msgspec
 import pytest
 
-from bridgehead.kubelet.containers.environment import (
+from bridgehead.kubelet.containers.pod_variables import (
     EnvironmentSources,
     container_environment,
     declared_variables,
