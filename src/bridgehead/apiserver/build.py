@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -207,12 +207,18 @@ _PATHS = (
 )
 
 
+@cache
+def _schema() -> Schema:
+    """Return the shapes of the built-in kinds, which the servers of a process share, as those of tests do."""
+    return Schema(LazyDefinitions(), plain_scalars)
+
+
 def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) -> ApiParts:
     """Assemble a server. Raises KeyError when the schema has no definition for a kind of the table.
 
     An AuthenticationConfiguration that can't be read raises OSError or ValueError.
     """
-    schema = Schema(LazyDefinitions(), plain_scalars)
+    schema = _schema()
 
     def metadata() -> Shape:
         return schema.of_definition(OBJECT_META)

@@ -16,10 +16,14 @@ from bridgehead.apiserver.audit.auditor import Auditor
 from bridgehead.apiserver.bootstrap import ensure_system_objects
 from bridgehead.apiserver.build import ApiParts, ApiSettings, build_api
 from bridgehead.apiserver.http.user import User
+from bridgehead.apiserver.registry import freshness
 from bridgehead.apiserver.resource import Resource
 from bridgehead.apiserver.resources import build_table
 from bridgehead.signing_keys import SigningKey
 from bridgehead.storage import MemoryStore, Record, Store
+
+# No test waits long for a revision that never comes.
+freshness.BLOCK_SECONDS = 0.02
 
 ADMIN = User("kubernetes-admin", ("system:masters", "system:authenticated"))
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"

@@ -9,7 +9,7 @@ import pytest
 from bridgehead.apiserver.resources.pods.annotation_validation import set_app_armor_fields
 from tests.unit.apiserver.resources.steps import Steps, from_yaml, table, texts
 
-from .conftest import Check, pod_with
+from .checks import new_steps, pod_with, refusal_of
 
 M = "metadata.annotations"
 COST = "controller.kubernetes.io/pod-deletion-cost"
@@ -17,6 +17,11 @@ MIRROR = "kubernetes.io/config.mirror"
 SECCOMP = "seccomp.security.alpha.kubernetes.io/pod"
 SECCOMP_A = "container.seccomp.security.alpha.kubernetes.io/a"
 ARMOR = "container.apparmor.security.beta.kubernetes.io/"
+
+
+@pytest.fixture
+def pods() -> Steps:
+    return new_steps()
 
 
 def noted(key: str, value: str, more: str = "") -> str:
@@ -77,11 +82,11 @@ CASES = [
 
 
 @pytest.mark.parametrize(("fields", "expected"), CASES)
-def test_refusals(refusal_of: Check, fields: str, expected: list[str]) -> None:
+def test_refusals(fields: str, expected: list[str]) -> None:
     assert refusal_of(fields) == expected
 
 
-def test_claims_of_volumes(refusal_of: Check, pods: Steps) -> None:
+def test_claims_of_volumes(pods: Steps) -> None:
     claim = "{accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}"
     volume = f"{{name: v, ephemeral: {{volumeClaimTemplate: {{metadata: {{name: n, uid: u}}, spec: {claim}}}}}}}"
     path = "spec.volumes[0].ephemeral.volumeClaimTemplate.metadata"

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.apiserver.resources.steps import Steps
-
-from .conftest import Check, pod_with
+from .checks import new_steps, pod_with, refusal_of
 
 LABEL = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with "
@@ -46,7 +44,7 @@ CLAIMS = [
 
 
 @pytest.mark.parametrize(("fields", "expected"), CLAIMS)
-def test_claims(refusal_of: Check, fields: str, expected: list[str]) -> None:
+def test_claims(fields: str, expected: list[str]) -> None:
     assert refusal_of(fields) == expected
 
 
@@ -83,7 +81,7 @@ RESOURCES = [
 
 
 @pytest.mark.parametrize(("resources", "expected"), RESOURCES)
-def test_resources_of_containers(refusal_of: Check, resources: str, expected: list[str]) -> None:
+def test_resources_of_containers(resources: str, expected: list[str]) -> None:
     assert refusal_of(f"{{containers: [{{name: a, image: b, resources: {resources}}}]}}") == expected
 
 
@@ -112,11 +110,12 @@ POD_RESOURCES = [
 
 
 @pytest.mark.parametrize(("fields", "expected"), POD_RESOURCES)
-def test_resources_of_pods(refusal_of: Check, fields: str, expected: list[str]) -> None:
+def test_resources_of_pods(fields: str, expected: list[str]) -> None:
     assert refusal_of(fields) == expected
 
 
-def test_huge_pages_of_containers_count_for_their_pod(pods: Steps) -> None:
+def test_huge_pages_of_containers_count_for_their_pod() -> None:
+    pods = new_steps()
     huge = {"resources": {"limits": {"hugepages-2Mi": "4Mi", "cpu": 1}}}
     spec = {
         "containers": [{"name": name, "image": "b", **huge} for name in "ab"],

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.apiserver.resources.steps import from_yaml, table
 from tests.unit.apiserver.world import open_world
 
-from .conftest import pod_with
+from .checks import pod_with
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.apiserver.resources.steps import Steps, from_yaml
+from tests.unit.apiserver.resources.steps import from_yaml
 
-from .conftest import Check, pod_with
+from .checks import new_steps, pod_with, refusal_of
 
 SPREAD = "maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule"
 S = "spec.topologySpreadConstraints"
@@ -49,17 +49,18 @@ CASES = [
 
 
 @pytest.mark.parametrize(("fields", "expected"), CASES)
-def test_refusals(refusal_of: Check, fields: str, expected: list[str]) -> None:
+def test_refusals(fields: str, expected: list[str]) -> None:
     fields = f"{{metadata: {{labels: {{app: x}}}}, {fields[1:]}"
     assert refusal_of(fields) == expected
 
 
-def test_invalid_keys(refusal_of: Check) -> None:
+def test_invalid_keys() -> None:
     (error,) = refusal_of(affinity("matchLabelKeys: ['a b'], labelSelector: {}"))
     assert error.startswith(f'{TERM}.matchLabelKeys[0]: Invalid value: "a b": name part must consist of')
 
 
-def test_a_pod_selects_by_its_own_labels(pods: Steps) -> None:
+def test_a_pod_selects_by_its_own_labels() -> None:
+    pods = new_steps()
     required = "requiredDuringSchedulingIgnoredDuringExecution"
     preferred = "preferredDuringSchedulingIgnoredDuringExecution"
     fields = f"""
@@ -86,7 +87,7 @@ def test_a_pod_selects_by_its_own_labels(pods: Steps) -> None:
     assert constraint["labelSelector"] == {"matchLabels": {"a": "b"}, "matchExpressions": [tier]}
 
 
-def test_preferences_may_have_values_that_no_node_has(refusal_of: Check) -> None:
+def test_preferences_may_have_values_that_no_node_has() -> None:
     kinds = {
         "requiredDuringSchedulingIgnoredDuringExecution": "{nodeSelectorTerms: [{matchExpressions: [%s]}]}",
         "preferredDuringSchedulingIgnoredDuringExecution": "[{weight: 1, preference: {matchExpressions: [%s]}}]",

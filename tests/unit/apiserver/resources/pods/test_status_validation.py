@@ -9,7 +9,7 @@ import pytest
 from bridgehead.apiserver.resource import errors_of
 from tests.unit.apiserver.resources.steps import Steps, from_yaml, texts
 
-from .conftest import pod_with
+from .checks import new_steps, pod_with
 
 SPEC = """
     restartPolicy: OnFailure
@@ -27,6 +27,11 @@ SPEC = """
 """
 STOPS = "may not be transitioned to non-terminated state"
 CLAIM = "extendedResourceClaimStatus"
+
+
+@pytest.fixture
+def pods() -> Steps:
+    return new_steps()
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from .conftest import Check
+from .checks import refusal_of
 
 W = "spec.securityContext.windowsOptions"
 NOT_WINDOWS = "Forbidden: cannot be set for a windows pod"
@@ -78,11 +78,11 @@ CASES = [
 
 
 @pytest.mark.parametrize(("fields", "expected"), CASES)
-def test_refusals(refusal_of: Check, fields: str, expected: list[str]) -> None:
+def test_refusals(fields: str, expected: list[str]) -> None:
     assert refusal_of(fields) == expected
 
 
-def test_long_values(refusal_of: Check) -> None:
+def test_long_values() -> None:
     text = "x" * (64 * 1024 + 1)
     (error,) = refusal_of(options(f"gmsaCredentialSpec: {text}"))
     assert error.endswith("gmsaCredentialSpec size must be under 64 KiB")
