@@ -10,7 +10,7 @@ ARGS ?=
 
 # Options of pytest-xdist. Files go to two workers more than there are cores, because tests of labs mostly wait.
 BY_FILE := --numprocesses $(shell expr $$(nproc) + 2) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
-# Unit tests are collected once; a process for each core runs them.
+# Unit tests are collected once; two processes more than cores run them.
 FORKED := -p no:xdist -p tests.forking --capture sys
 SLOWEST := --durations 30 --durations-min 1
 

@@ -2,11 +2,10 @@
 
     pytest -p tests.forking --capture sys [--processes N]
 
-The first process imports and collects the tests once. Then N processes (default: one for each processor, at most four)
-take files of tests from a queue until it is empty, and send the reports of a file together to the first process, those
-of tests that passed as a few values. For
-tests of a millisecond, this takes a third less time than pytest-xdist, whose workers collect the tests each for itself
-and send report by report.
+The first process imports and collects the tests once. Then N processes (default: two more than processors, because
+some tests wait; at most four) take files of tests from a queue until it is empty, and send the reports of a file
+together to the first process, those of tests that passed as a few values. For tests of a millisecond, this takes a
+third less time than pytest-xdist, whose workers collect the tests each for itself and send report by report.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _Message = tuple[list[_Passed], list[dict[str, Any]], str]  # other reports; the
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--processes", type=int, default=min(4, len(os.sched_getaffinity(0))), metavar="N")
+    parser.addoption("--processes", type=int, default=min(4, len(os.sched_getaffinity(0)) + 2), metavar="N")
 
 
 @pytest.hookimpl(tryfirst=True)
