@@ -66,12 +66,11 @@ def bulk(objects: int) -> Iterator[None]:
     if objects < MANY or not gc.isenabled():
         yield
         return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()  # never searched again; reference counts still free replaced objects at once
-        gc.enable()
+    with no_collection():
+        try:
+            yield
+        finally:
+            gc.freeze()  # never searched again; reference counts still free replaced objects at once
 
 
 class Trimmer:
