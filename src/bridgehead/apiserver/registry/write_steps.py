@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from bridgehead.apiserver.bodies.nulls import decode_stored
 from bridgehead.apiserver.errors import invalid
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field, FieldError
 from bridgehead.apiserver.fieldmanagement.managers import Entries, same_but_times
-from bridgehead.apiserver.resource import Change, Companion, JsonObject, Resource, Strategy, copied, errors_of
+from bridgehead.apiserver.resource import Change, Companion, JsonObject, Resource, Strategy, copied
 from bridgehead.apiserver.resources.shared.generated_names import generate_name
 from bridgehead.apiserver.resources.shared.metadata_validation import validate_metadata, validate_metadata_update
 from bridgehead.objects.times import format_time
@@ -205,21 +205,24 @@ class WriteSteps:
         prepared = strategy.prepare_create(obj)
         name = obj["metadata"].get("name", "")
         _check(resource, name, strategy.allocate(obj, None, self._is_taken(refused)))
-        errors = validate_metadata(obj, resource)
-        errors += errors_of(strategy.validate, obj) + errors_of(strategy.validate_create, obj)
-        return _check(resource, name, prepared + errors if prepared else errors)
+        root = Field(obj)
+        validate_metadata(root, resource)
+        strategy.validate(root)
+        strategy.validate_create(root)
+        return _check(resource, name, prepared + root.errors if prepared else root.errors)
 
     def _prepare_update(self, write: Write, new: JsonObject, old: JsonObject, refused: AbstractSet[str]) -> list[str]:
         """Apply the hooks for an update to `new`, which has its default values; return warnings. Raises a 422."""
         resource, subresource, strategy = write.resource, write.subresource, write.resource.strategy
         strategy.prepare_update(new, old, subresource)
         _check(resource, old["metadata"]["name"], strategy.allocate(new, old, self._is_taken(refused)))
-        errors = validate_metadata(new, resource)
-        errors += validate_metadata_update(new, old, resource)
+        root = Field(new)
+        validate_metadata(root, resource)
+        validate_metadata_update(root, old)
         if strategy.validates_status_writes or subresource not in STATUS_VIEWS:
-            errors += errors_of(strategy.validate, new)
-        errors += errors_of(strategy.validate_update, new, old, subresource)
-        warnings = _check(resource, old["metadata"]["name"], errors)
+            strategy.validate(root)
+        strategy.validate_update(root, old, subresource)
+        warnings = _check(resource, old["metadata"]["name"], root.errors)
         if subresource != BINDING and subresource not in STATUS_VIEWS:
             metadata.count_generation(new, old, resource)
         return warnings

@@ -63,8 +63,7 @@ class APIServiceStrategy(Strategy):
             (spec.at("groupPriorityMinimum", 0), _MAX_GROUP_PRIORITY),
             (spec.at("versionPriority", 0), _MAX_VERSION_PRIORITY),
         ):
-            if not 0 < priority.value <= most:
-                priority.invalid(f"must be positive and less than {most}")
+            priority.must_be_within(1, most, f"must be positive and less than {most}")
         _validate_connection(spec)
         for condition in obj.at("status").at("conditions").each():
             condition.at("status", "").must_be_one_of(_STATUSES)
@@ -82,8 +81,7 @@ def _validate_connection(spec: Field) -> None:
     for name in ("namespace", "name"):
         service.at(name).must_be_set()
     port = service.at("port", DEFAULT_PORT)
-    if not 0 < port.value <= 65535:
-        port.invalid("port is not valid: must be between 1 and 65535, inclusive")
+    port.must_be_within(1, 65535, "port is not valid: must be between 1 and 65535, inclusive")
     if is_insecure and bundle:
         is_insecure.invalid("may not be true if caBundle is present")
 

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridgehead.apiserver.bodies.definitions import load_definitions
+from bridgehead.apiserver.resource import errors_of
 from bridgehead.apiserver.resources.shared.metadata_validation import validate_metadata, validate_metadata_update
 from tests.unit.apiserver.resources.steps import Refused, Steps, table
 from tests.unit.examples import examples
@@ -159,8 +160,8 @@ def test_any_object_is_validated_without_an_error(name, some, others):
 
 def validate_any(resource, seed, other):
     obj, wished = draw_object(seed, resource), draw_object(other, resource)
-    validate_metadata(obj, resource)
-    validate_metadata_update(wished, obj, resource)
+    errors_of(validate_metadata, obj, resource)
+    errors_of(validate_metadata_update, wished, obj)
     steps = Steps(resource)
     stored = obj
     try:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridgehead.apiserver.registry.metadata import count_generation
+from bridgehead.apiserver.resource import errors_of
 from bridgehead.apiserver.resources.shared.address_rules import (
     check_canonical_cidr,
     check_cidr,
@@ -415,15 +416,15 @@ NAME_RULES = [
 
 @pytest.mark.parametrize(("resource", "metadata", "expected"), NAME_RULES)
 def test_invalid_metadata_is_refused(resource, metadata, expected):
-    refused = texts(validate_metadata({"metadata": from_yaml(metadata)}, TABLE[resource]))
+    refused = texts(errors_of(validate_metadata, {"metadata": from_yaml(metadata)}, TABLE[resource]))
     assert len(refused) == len(expected)
     assert all(text.startswith(beginning) for text, beginning in zip(refused, expected, strict=True))
 
 
 def test_an_object_has_at_most_one_managing_owner():
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "a", "uid": "1", "controller": True}
-    refused = validate_metadata(
-        {"metadata": {**NAMED, "ownerReferences": [owner, {**owner, "name": "b"}]}}, TABLE["pods"]
+    refused = errors_of(
+        validate_metadata, {"metadata": {**NAMED, "ownerReferences": [owner, {**owner, "name": "b"}]}}, TABLE["pods"]
     )
     assert refused[0].message.endswith(
         'Only one reference can have Controller set to true. Found "true" in references for '
@@ -433,7 +434,7 @@ def test_an_object_has_at_most_one_managing_owner():
 
 def test_annotations_have_a_size_limit_in_bytes():
     annotations = {"a": "ä" * (128 * 1024)}
-    refused = validate_metadata({"metadata": {**NAMED, "annotations": annotations}}, TABLE["pods"])
+    refused = errors_of(validate_metadata, {"metadata": {**NAMED, "annotations": annotations}}, TABLE["pods"])
     assert texts(refused) == ["metadata.annotations: Too long: may not be more than 262144 bytes"]
 
 
@@ -456,7 +457,7 @@ def test_annotations_have_a_size_limit_in_bytes():
     ],
 )
 def test_invalid_metadata_updates_are_refused(before, after, expected):
-    assert texts(validate_metadata_update({"metadata": after}, {"metadata": before}, TABLE["pods"])) == expected
+    assert texts(errors_of(validate_metadata_update, {"metadata": after}, {"metadata": before})) == expected
 
 
 # --- Addresses -------------------------------------------------------------------------------------------

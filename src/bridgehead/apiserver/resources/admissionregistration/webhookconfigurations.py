@@ -101,8 +101,7 @@ def _validate_webhook(webhook: Field, rules: _Rules) -> None:
     if side_effects.value is None:
         side_effects.required(f"must specify one of {', '.join(allowed)}")
     side_effects.must_be_one_of(allowed)
-    if not 1 <= seconds.value <= _MAX_SECONDS:
-        seconds.invalid("the timeout value must be between 1 and 30 seconds")
+    seconds.must_be_within(1, _MAX_SECONDS, "the timeout value must be between 1 and 30 seconds")
     for name in ("namespaceSelector", "objectSelector"):
         validate_label_selector(webhook.at(name))
     webhook.at("reinvocationPolicy").must_be_one_of(("IfNeeded", "Never"))

@@ -90,10 +90,8 @@ def _validate_spec(spec: Field, before: JsonObject) -> None:
     count, generation = pool.at("resourceSliceCount", 0), pool.at("generation", 0)
     validate_driver(spec.at("driver", ""))
     validate_pool(pool.at("name"))
-    if count.value <= 0:
-        count.invalid("must be greater than zero")
-    if generation.value < 0:
-        generation.invalid("must be greater than or equal to zero")
+    count.must_be_at_least(1, "must be greater than zero")
+    generation.must_be_at_least(0, "must be greater than or equal to zero")
     _validate_nodes(spec)
     if "sharedCounters" in spec.value and "devices" in spec.value:
         spec.showing("").invalid("only one of `sharedCounters` or `devices` is allowed")

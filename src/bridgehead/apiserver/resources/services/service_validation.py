@@ -141,8 +141,8 @@ def _validate_session_affinity(spec: Field) -> None:
     affinity = spec.at("sessionAffinity", "")
     if affinity.must_be_one_of(_AFFINITIES) and affinity.value == "ClientIP":
         seconds = spec.at("sessionAffinityConfig").at("clientIP").at("timeoutSeconds")
-        if not 0 < seconds.value <= _MAX_AFFINITY_SECONDS:
-            seconds.invalid(f"must be greater than 0 and less than {_MAX_AFFINITY_SECONDS}")
+        detail = f"must be greater than 0 and less than {_MAX_AFFINITY_SECONDS}"
+        seconds.must_be_within(1, _MAX_AFFINITY_SECONDS, detail)
 
 
 # --- Addresses and families ------------------------------------------------------------------------------

@@ -40,8 +40,7 @@ def _validate_condition(condition: Field) -> None:
     reason, generation = condition.at("reason"), condition.at("observedGeneration", 0)
     condition.at("type", "").must_pass(check_qualified_name)
     condition.at("status", "").must_be_one_of(_STATUSES)
-    if generation.value < 0:
-        generation.invalid("must be greater than or equal to zero")
+    generation.must_be_at_least(0, "must be greater than or equal to zero")
     condition.at("lastTransitionTime").must_be_set("must be set")
     if reason.must_be_set("must be set") and not _is_reason(reason.value):
         reason.invalid(_NOT_A_REASON)

@@ -7,7 +7,7 @@ Source: `k8s.io/apimachinery/pkg/api/validation`, `.../apis/meta/v1/validation`.
 
 from __future__ import annotations
 
-from bridgehead.apiserver.field import Field, FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import JsonObject, Resource
 from bridgehead.objects.names import check_dns1123_label, check_label_value, check_path_segment, check_qualified_name
 
@@ -19,22 +19,20 @@ _IMMUTABLE = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestam
 _PLAIN_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
 
 
-def validate_metadata(obj: JsonObject, resource: Resource) -> list[FieldError]:
+def validate_metadata(obj: Field, resource: Resource) -> None:
     """Validate the metadata of `obj` by itself."""
-    metadata = Field(obj).at("metadata")
+    metadata = obj.at("metadata")
     _validate_name(metadata, resource)
     namespace = metadata.at("namespace")
-    if not resource.namespaced:
-        if namespace:
-            namespace.forbidden("not allowed on this type")
-    else:
+    if resource.namespaced:
         namespace.must_be_set_and_pass(check_dns1123_label)
+    else:
+        namespace.must_not_be_set("not allowed on this type")
     metadata.at("generation").must_not_be_negative()
     validate_labels(metadata.at("labels"))
     validate_annotations(metadata.at("annotations"))
     _validate_owners(metadata.at("ownerReferences"))
     _validate_finalizers(metadata.at("finalizers"), may_be_plain=resource.has_plain_finalizers)
-    return metadata.errors
 
 
 def validate_embedded_metadata(metadata: Field) -> None:
@@ -50,9 +48,9 @@ def validate_embedded_metadata(metadata: Field) -> None:
     _validate_finalizers(metadata.at("finalizers"))
 
 
-def validate_metadata_update(obj: JsonObject, old: JsonObject, resource: Resource) -> list[FieldError]:
+def validate_metadata_update(obj: Field, old: JsonObject) -> None:
     """Validate the change of metadata from `old` to `obj`."""
-    metadata, before = Field(obj).at("metadata"), old.get("metadata", {})
+    metadata, before = obj.at("metadata"), old.get("metadata", {})
     for name in _IMMUTABLE:
         metadata.at(name).must_not_change(before.get(name))
     finalizers, generation = metadata.at("finalizers", ()), metadata.at("generation", 0)
@@ -63,9 +61,7 @@ def validate_metadata_update(obj: JsonObject, old: JsonObject, resource: Resourc
                 "no new finalizers can be added if the object is being deleted, found new finalizers "
                 f"[]string{{{', '.join(added)}}}"
             )
-    if generation.value < before.get("generation", 0):
-        generation.invalid("must not be decremented")
-    return metadata.errors
+    generation.must_be_at_least(before.get("generation", 0), "must not be decremented")
 
 
 def _validate_name(metadata: Field, resource: Resource) -> None:
@@ -169,8 +165,7 @@ def validate_operator_and_key(requirement: Field) -> None:
     if operator.value in ("In", "NotIn"):
         values.must_be_set("must be specified when `operator` is 'In' or 'NotIn'")
     elif operator.value in ("Exists", "DoesNotExist"):
-        if values:
-            values.forbidden("may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
+        values.must_not_be_set("may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
     else:
         operator.invalid("not a valid selector operator")
     requirement.at("key", "").must_pass(check_qualified_name)

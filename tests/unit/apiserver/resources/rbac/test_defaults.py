@@ -29,7 +29,7 @@ def test_default_objects_are_valid_and_complete(key):
     strategy.default(obj)
     # They are stored as they are here, without defaults and validation.
     assert obj == DEFAULTS[key]
-    assert errors_of(strategy.validate, obj) + validate_metadata(obj, RESOURCES[key[0]]) == []
+    assert errors_of(strategy.validate, obj) + errors_of(validate_metadata, obj, RESOURCES[key[0]]) == []
     for rule in obj.get("rules", ()):
         assert all(values == sorted(set(values)) for values in rule.values())
 
