@@ -9,6 +9,7 @@ import asyncio
 import logging
 import signal
 import ssl
+from collections.abc import Awaitable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
@@ -19,6 +20,7 @@ from bridgehead import heartbeat
 from bridgehead.client import ApiClient, load_kubeconfig
 from bridgehead.client.access_reviews import AccessReviews
 from bridgehead.images.service.client import PullerClient
+from bridgehead.racing import race
 from bridgehead.tls_offers import DEFAULT_OFFER, TlsOffer
 
 from .errors import StartupFailed
@@ -78,20 +80,11 @@ async def _run(
         if stop.is_set():
             return
         kubelet = Kubelet(settings, client, runtime, puller, metrics)
-        parts = [asyncio.create_task(kubelet.run())]
+        parts: list[Awaitable[object]] = [kubelet.run()]
         if context is not None:
             server = KubeletServer(kubelet, NodeReviews(AccessReviews(client), settings.name))
-            parts.append(asyncio.create_task(server.run(settings.ip, settings.port, context)))
-        stopping = asyncio.create_task(stop.wait())
-        try:
-            await asyncio.wait((*parts, stopping), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in (*parts, stopping):
-                task.cancel()
-            await asyncio.wait((*parts, stopping))
-    for task in parts:
-        if not task.cancelled():
-            task.result()
+            parts.append(server.run(settings.ip, settings.port, context))
+        await race(*parts, stop.wait())
     log.info("stopped; containers keep running")
 
 
