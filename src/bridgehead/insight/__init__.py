@@ -1,1 +1,9 @@
-"""Diagnosis of a cluster from the objects of all parts. Read-only."""
+"""Diagnosis of a cluster from the objects of all parts and the state of its kernels. Read-only.
+
+facts       the state of the API and of kernels
+network_namespaces  namespaces of nodes and pods, which can be entered
+findings    causes for which something does not work
+programmed  whether every node's kernel has a Service's present state; `waiting` waits for it
+proxies     the mode and the problems of each node's proxy
+speakers    the status pages of the load-balancer speakers
+"""

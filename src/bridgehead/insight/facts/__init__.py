@@ -1,0 +1,6 @@
+"""Facts: the state of a cluster's API and of its kernels, read once, for questions that are answered without I/O.
+
+cluster_state    the objects of the API, with indexes
+cluster_reading  reads them; what may not be read is listed as unseen
+network_state    the state of one network namespace: rules, connections, listeners, routes
+"""

@@ -1,0 +1,106 @@
+"""The objects of a cluster's API that decide how its Services work, with the indexes that questions need.
+
+Pure: no I/O, no clock, no randomness.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from bridgehead.insight.findings import Unseen
+from bridgehead.objects.core import ConfigMap, Endpoints, Event, Namespace, Node, Pod, Service
+from bridgehead.objects.endpoint_slices import EndpointSlice
+from bridgehead.objects.meta import ObjectKey
+from bridgehead.objects.progress import Progress
+from bridgehead.objects.selectors import Selector
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterState:
+    """Objects of one moment. `now`: epoch seconds of the reading. `namespace`: "" if all namespaces were read.
+
+    Of one namespace, pods, EndpointSlices and other namespaced objects are of it and of kube-system; Services are of
+    all. What could not be read is empty and in `unseen`, under the plural of its kind: ask `has_seen` before concluding
+    that something does not exist. Kinds without a type (NetworkPolicies, Ingresses, workloads, pools of load-balancer
+    addresses) are as the API sent them.
+    """
+
+    now: float
+    namespace: str = ""
+    domain: str = "cluster.local"
+    services: Mapping[ObjectKey, Service] = field(default_factory=dict)
+    slices: Sequence[EndpointSlice] = ()
+    endpoints: Mapping[ObjectKey, Endpoints] = field(default_factory=dict)
+    pods: Mapping[ObjectKey, Pod] = field(default_factory=dict)
+    nodes: Mapping[str, Node] = field(default_factory=dict)
+    namespaces: Mapping[str, Namespace] = field(default_factory=dict)
+    events: Sequence[Event] = ()  # Warnings
+    progress: Mapping[str, Progress] = field(default_factory=dict)  # by node, of `bridgehead proxy`
+    config_maps: Mapping[ObjectKey, ConfigMap] = field(default_factory=dict)  # those of kube-system
+    service_cidrs: tuple[str, ...] = ()
+    network_policies: Sequence[Json] = ()
+    ingresses: Sequence[Json] = ()
+    workloads: Sequence[Json] = ()  # Deployments, StatefulSets, DaemonSets, with `kind`
+    address_pools: Sequence[Json] = ()  # IPAddressPools of MetalLB and Eips of OpenELB, with `kind`
+    unseen: tuple[Unseen, ...] = ()
+
+    def has_seen(self, plural: str) -> bool:
+        """Return whether the objects of a kind were read; its plural is that of the API (`endpointslices`)."""
+        return all(unseen.what != plural for unseen in self.unseen)
+
+    @cached_property
+    def _slices_by_service(self) -> Mapping[ObjectKey, Sequence[EndpointSlice]]:
+        found: dict[ObjectKey, list[EndpointSlice]] = {}
+        for slice_ in self.slices:
+            key = slice_.service_key
+            if key is not None:
+                found.setdefault(key, []).append(slice_)
+        return found
+
+    def slices_of(self, key: ObjectKey) -> Sequence[EndpointSlice]:
+        """Return the EndpointSlices of a Service."""
+        return self._slices_by_service.get(key, ())
+
+    @cached_property
+    def _pods_by_namespace(self) -> Mapping[str, Sequence[Pod]]:
+        found: dict[str, list[Pod]] = {}
+        for pod in self.pods.values():
+            found.setdefault(pod.metadata.namespace, []).append(pod)
+        return found
+
+    def pods_in(self, namespace: str) -> Sequence[Pod]:
+        return self._pods_by_namespace.get(namespace, ())
+
+    def selected_pods(self, service: Service) -> Sequence[Pod]:
+        """Return the pods that the Service's selector matches; () without a selector."""
+        selector = service.spec.selector
+        if not selector:
+            return ()
+        wanted = selector.items()
+        return [pod for pod in self.pods_in(service.metadata.namespace) if wanted <= pod.metadata.labels.items()]
+
+    def matching_pods(self, namespace: str, selector: Selector) -> Sequence[Pod]:
+        return [pod for pod in self.pods_in(namespace) if selector.matches(pod.metadata.labels)]
+
+    @cached_property
+    def pods_by_address(self) -> Mapping[str, Pod]:
+        """Pods that run, by each of their addresses. Pods on the host network are left out: they have its addresses."""
+        return {
+            ip.ip: pod
+            for pod in self.pods.values()
+            if not pod.is_finished and not pod.spec.host_network
+            for ip in pod.status.pod_ips
+        }
+
+    @cached_property
+    def nodes_by_address(self) -> Mapping[str, Node]:
+        return {address.address: node for node in self.nodes.values() for address in node.status.addresses}
+
+
+def by_key(objects: Iterable[Any]) -> dict[ObjectKey, Any]:
+    return {each.key: each for each in objects}
