@@ -71,7 +71,7 @@ def fail():
 
 host._try_namespaces = fail
 try:
-    host._check_namespaces()
+    host.check_namespaces()
 except Exception as error:
     print(error, flush=True)
 """

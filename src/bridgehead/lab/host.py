@@ -10,6 +10,7 @@ import shutil
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from bridgehead.network import syscalls
@@ -41,7 +42,7 @@ def check_host(state_root: Path) -> str:
         for what, path in (("the state directory", state_root), ("Python", Path(sys.prefix))):
             if str(path.resolve()).startswith(forbidden):
                 raise Unsupported(f"{what} is in {path}, which the lab replaces by its own; use another place")
-    return _check_namespaces()
+    return check_namespaces()
 
 
 def check_space(state_root: Path) -> None:
@@ -99,29 +100,45 @@ def choose_node_dns(wanted: bool | None, before: LabConfig | None, kernel: str) 
     return release is not None and (int(release[1]), int(release[2])) < (5, 7)
 
 
-def _check_namespaces() -> str:
-    """Try the lab's namespaces and a rule in a child process. Return the reason why the lab cannot have IPv6, or ""."""
+def check_namespaces() -> str:
+    """Try the lab's namespaces and a rule. Return the reason why the lab cannot have IPv6, or "".
+
+    Raises `Unsupported`.
+    """
+    message, _, lack_of_ipv6 = try_in_namespaces(_try_kernel).partition("\n")
+    if message:
+        raise Unsupported(message)
+    return lack_of_ipv6
+
+
+def _try_kernel() -> str:
+    message = _try_rules("ip")
+    return f"{message}\n{'' if message else _try_ipv6()}"
+
+
+def try_in_namespaces(work: Callable[[], str]) -> str:
+    """Return the result of `work`, which is called in a child process in a new network namespace.
+
+    If there can be none, return the message for the user. The caller must have no other threads.
+    """
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
-        message = lack_of_ipv6 = ""
+        message = ""
         try:
             os.close(reader)
-            message = _try_namespaces() or _try_rules("ip")
-            lack_of_ipv6 = "" if message else _try_ipv6()
+            message = _try_namespaces() or work()
         except BaseException as error:  # noqa: BLE001 - forked: must not return into the command's stack
             message = f"cannot try this kernel: {type(error).__name__}: {error}"
         finally:
             with contextlib.suppress(OSError):  # the parent has ended
-                os.write(writer, f"{message}\n{lack_of_ipv6}".encode())
+                os.write(writer, message.encode(errors="replace"))
             os._exit(0)
     os.close(writer)
     with open(reader, encoding="utf-8") as pipe:
-        message, _, lack_of_ipv6 = pipe.read().partition("\n")
+        message = pipe.read()
     os.waitpid(pid, 0)
-    if message:
-        raise Unsupported(message)
-    return lack_of_ipv6
+    return message
 
 
 def _try_namespaces() -> str:
@@ -170,7 +187,7 @@ def _try_rules(family: str) -> str:
             check=True,
             capture_output=True,
             timeout=10,
-            env={"PATH": _system_path()},
+            env={"PATH": system_path()},
         )
     except subprocess.CalledProcessError as error:
         reason = error.stderr.decode(errors="replace").strip().splitlines()[0] if error.stderr else "no reason given"
@@ -183,19 +200,19 @@ def _try_rules(family: str) -> str:
     return ""
 
 
-def _system_path() -> str:
+def system_path() -> str:
     """Return PATH with the directories of administrators' commands, which ordinary users often lack."""
     return ":".join([os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin"])
 
 
 def find_system_program(name: str) -> str | None:
     """Return the path of a program of this machine, also one that only root's PATH has; None without one."""
-    return shutil.which(name, path=_system_path())
+    return shutil.which(name, path=system_path())
 
 
 def extend_path() -> None:
     """Let this process and its children find `nft` and `ip`."""
-    os.environ["PATH"] = _system_path()
+    os.environ["PATH"] = system_path()
 
 
 def open_api_socket(port: int | None, preferred: int | None) -> socket.socket:

@@ -37,6 +37,10 @@ PREFIX: Final = "bridgehead-"
 PROCESSES: Final = "processes"
 # The files that a delegatee may write, for kernels without /sys/kernel/cgroup/delegate (before Linux 4.15).
 _DELEGATED_FILES: Final = ("cgroup.procs", "cgroup.threads", "cgroup.subtree_control")
+_NOT_DELEGATED: Final = (
+    "no part of the cgroup v2 hierarchy is delegated to this user; "
+    "`systemd-run --user --scope -p Delegate=yes` before the command does that"
+)
 
 
 def find_delegated() -> Delegation | str:
@@ -57,6 +61,21 @@ def find_delegated() -> Delegation | str:
     except OSError as error:
         return f"cgroup v2 cannot be used: {error.strerror}: {error.filename}"
     return "no part of the cgroup v2 hierarchy is delegated to this process"
+
+
+def explain_no_limits() -> str:
+    """Return the reason why containers of this user can have no limits, in one sentence, or "". Changes nothing.
+
+    A process that is alone in its cgroup could still have a part of the hierarchy, which only trying shows.
+    """
+    try:
+        candidates = _ancestors(_own_directory())
+        _check_controllers(candidates[-1])
+        return "" if any(map(_is_delegated, candidates)) else _NOT_DELEGATED
+    except _Missing as reason:
+        return str(reason)
+    except OSError as error:
+        return f"cgroup v2 cannot be used: {error.strerror}: {error.filename}"
 
 
 class Prepared(NamedTuple):
@@ -161,10 +180,7 @@ def _find_parent() -> str:
                 return parent
     if os.geteuid() == 0 and (parent := _adopt(own, f"{PREFIX}up")) is not None:
         return parent
-    raise _Missing(
-        "no part of the cgroup v2 hierarchy is delegated to this user; "
-        "`systemd-run --user --scope -p Delegate=yes` before the command does that"
-    )
+    raise _Missing(_NOT_DELEGATED)
 
 
 def _ancestors(directory: str) -> list[str]:
