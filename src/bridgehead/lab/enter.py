@@ -1,11 +1,12 @@
-"""Runs a command inside a running lab, or on one of its nodes, with the caller's terminal."""
+"""Enters the namespaces of a running lab; runs a command there, or on a node, with the caller's terminal."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from bridgehead.network import syscalls
 
@@ -41,7 +42,7 @@ def run_inside(lab: RunningLab, argv: Sequence[str], *, node: NodePlan | None, e
             inner = os.fork()
             if inner == 0:
                 syscalls.set_parent_death_signal(signal.SIGKILL)
-                _mount_kernel_views()
+                mount_kernel_views()
                 signal.pthread_sigmask(signal.SIG_SETMASK, mask)
                 _execute(argv, env)
             os._exit(_wait(inner, mask))
@@ -53,23 +54,58 @@ def run_inside(lab: RunningLab, argv: Sequence[str], *, node: NodePlan | None, e
     return code
 
 
+def network_path(lab: RunningLab, node: NodePlan | None) -> str:
+    """Return the path of the network namespace of a node, or of the lab itself, for a process of this machine."""
+    return f"/proc/{lab.init_pid}/root{node.netns}" if node else f"/proc/{lab.init_pid}/ns/net"
+
+
+def enter_network(lab: RunningLab, path: str, inode: int | None = None) -> None:
+    """Enter the network namespace at `path`, with the rights of root there; the process keeps everything else.
+
+    The process must have one thread only. Raises OSError, FileNotFoundError also if the namespace has not this `inode`.
+    """
+    _enter_network_of(f"/proc/{lab.init_pid}", {}, path, inode)
+
+
+def enter_as_program(lab: RunningLab, path: str, inode: int | None = None) -> None:
+    """Do as `enter_network`, and enter the lab's other namespaces, but keep the caller's files.
+
+    The program has to be executed by a child, which calls `mount_kernel_views` before.
+    """
+    process = f"/proc/{lab.init_pid}"
+    _enter_network_of(process, {kind: f"{process}/ns/{kind}" for kind in ("ipc", "uts", "pid")}, path, inode)
+    _copy_mounts()
+
+
 def _enter(lab: RunningLab, node: NodePlan | None) -> None:
     """Enter the namespaces of the lab or of a node, but keep the caller's files, because pods cannot be trusted."""
     process = f"/proc/{lab.init_pid}"
-    paths = {kind: f"{process}/ns/{kind}" for kind in ("ipc", "uts", "net", "pid")}
+    others = {kind: f"{process}/ns/{kind}" for kind in ("ipc", "uts", "pid")}
     if node:
-        paths |= {"net": f"{process}/root{node.netns}", "uts": f"{process}/root{node.utsns}"}
+        others["uts"] = f"{process}/root{node.utsns}"
+    _enter_network_of(process, others, network_path(lab, node), None)
+    _copy_mounts()
+
+
+def _enter_network_of(process: str, others: Mapping[str, str], path: str, inode: int | None) -> None:
+    """Enter a network namespace and those at the paths `others`, as root of a user namespace to which all belong."""
+    paths = {**others, "net": path}
     # Opened before the first setns, after which the paths may mean something else.
     fds = {kind: os.open(path, os.O_RDONLY | os.O_CLOEXEC) for kind, path in paths.items()}
+    if inode is not None and os.fstat(fds["net"]).st_ino != inode:
+        raise FileNotFoundError(errno.ENOENT, "the network namespace has been removed")
     # The machine's root keeps its id: in the lab's user namespace it would be the overflow id (nobody).
     if os.geteuid() != 0:
         fds = {"user": _open_user_namespace(f"{process}/ns/user"), **fds}
-    for fd in fds.values():
-        syscalls.setns(fd)
+    for kind, fd in fds.items():
+        syscalls.setns(fd, syscalls.CLONE_NEWNET if kind == "net" else 0)
         os.close(fd)
     if "user" in fds:
         os.setresgid(0, 0, 0)
         os.setresuid(0, 0, 0)
+
+
+def _copy_mounts() -> None:
     syscalls.unshare(syscalls.CLONE_NEWNS)
     syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
 
@@ -89,7 +125,7 @@ def _open_user_namespace(path: str) -> int:
     return parent
 
 
-def _mount_kernel_views() -> None:
+def mount_kernel_views() -> None:
     """Mount /proc and /sys, which show the namespaces of the process that mounts them."""
     for kind, target in (("proc", "/proc"), ("sysfs", "/sys")):
         syscalls.mount(kind, target, kind, syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC)

@@ -97,6 +97,11 @@ class NodePlan:
         return f"/run/bridgehead/uts/{self.name}"
 
     @property
+    def runtime_part(self) -> str:
+        """Name of the part that is the node's container runtime."""
+        return f"runtime-{self.name}"
+
+    @property
     def runtime_socket(self) -> str:
         return f"/run/bridgehead/{self.name}/runtime.sock"
 
@@ -302,7 +307,7 @@ def _controllers(files: LabFiles) -> PartPlan:
 
 def _runtime(files: LabFiles, node: NodePlan, lack_of_cgroup: str) -> PartPlan:
     return PartPlan(
-        f"runtime-{node.name}",
+        node.runtime_part,
         (
             "runtime",
             f"--socket={node.runtime_socket}",
