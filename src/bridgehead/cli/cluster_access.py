@@ -1,11 +1,11 @@
 """Access of the commands that diagnose a cluster to its API and to its network namespaces.
 
-    def command(kubeconfig: Kubeconfig = None, name: Name = None, state_dir: StateDir = None) -> None:
-        cluster = choose_cluster("doctor", kubeconfig, name, state_dir)
-        asyncio.run(diagnose(cluster))
+def command(kubeconfig: Kubeconfig = None, name: Name = None, state_dir: StateDir = None) -> None:
+    cluster = choose_cluster("doctor", kubeconfig, name, state_dir)
+    asyncio.run(diagnose(cluster))
 
-    async def diagnose(cluster: Cluster) -> None:
-        async with cluster.connect("bridgehead-doctor") as (client, namespaces): ...
+async def diagnose(cluster: Cluster) -> None:
+    async with cluster.connect("bridgehead-doctor") as (client, namespaces): ...
 """
 
 from __future__ import annotations

@@ -5,23 +5,18 @@ from __future__ import annotations
 import asyncio
 import os
 import select
-from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final
 
-from bridgehead.insight.network_namespaces import MOST_BYTES, SECONDS, Completed, NetworkNamespace, NotEntered
+from bridgehead.insight.forked_namespace import ForkedNamespace
+from bridgehead.insight.network_namespaces import NetworkNamespace, NotEntered
 from bridgehead.kubelet.runtimes.runtime import RuntimeFailure, SandboxInfo
 from bridgehead.kubelet.runtimes.wire.client import RuntimeClient
 from bridgehead.lab import enter, host, state_directories
 from bridgehead.lab.plan import LabFiles, NodePlan, RunningLab, plan_nodes
-from bridgehead.network.forked_calls import CallFailed, Program, call_forked, run_program
 from bridgehead.objects.meta import ObjectKey
 
-Argument = TypeVar("Argument")
-Result = TypeVar("Result")
-
 _RUNTIME_SECONDS: Final = 5.0
-_STARTING_SECONDS: Final = 2.0  # more than its own bound that a program's process has
 
 
 class LabNamespaces:
@@ -86,7 +81,14 @@ class LabNamespaces:
 
     def _namespace(self, name: str, path: str, inode: int | None = None) -> NetworkNamespace:
         self._check()
-        return _LabNamespace(self._lab, name, path, inode, self._check)
+        return ForkedNamespace(
+            name,
+            enter=partial(enter.enter_network, self._lab, path, inode),
+            enter_as_program=partial(enter.enter_as_program, self._lab, path, inode),
+            before_program=enter.mount_kernel_views,
+            check=self._check,
+            is_proxied=False,  # HTTP proxies of the machine are unreachable from the lab
+        )
 
     def _check(self) -> None:
         """Raise NotEntered after the end of the lab, when the ids of its processes may be those of others."""
@@ -94,43 +96,3 @@ class LabNamespaces:
         poll.register(self._init, select.POLLIN)
         if poll.poll(0):
             raise NotEntered("the lab has ended")
-
-
-class _LabNamespace:
-    def __init__(
-        self, lab: RunningLab, name: str, path: str, inode: int | None, check: Callable[[], None]
-    ) -> None:
-        self.name = name
-        self._check = check
-        self._enter = partial(enter.enter_network, lab, path, inode)
-        self._enter_as_program = partial(enter.enter_as_program, lab, path, inode)
-
-    async def run(self, argv: Sequence[str], *, stdin: bytes = b"", seconds: float = SECONDS) -> Completed:
-        # HTTP proxies of the machine are unreachable from the lab.
-        env = {key: value for key, value in os.environ.items() if not key.lower().endswith("_proxy")}
-        program = Program(argv, stdin, env, seconds, MOST_BYTES, enter.mount_kernel_views)
-        result = await self._call(run_program, program, self._enter_as_program, seconds + _STARTING_SECONDS)
-        return Completed(*result)
-
-    async def call(
-        self, function: Callable[[Argument], Result], argument: Argument, *, seconds: float = SECONDS
-    ) -> Result:
-        return await self._call(function, argument, self._enter, seconds)
-
-    async def _call(
-        self,
-        function: Callable[[Argument], Result],
-        argument: Argument,
-        prepare: Callable[[], None],
-        seconds: float,
-    ) -> Result:
-        self._check()
-        try:
-            return await call_forked(
-                function, argument, prepare=prepare, seconds=seconds, most_bytes=2 * MOST_BYTES + (1 << 20)
-            )
-        except CallFailed as error:
-            raise NotEntered(str(error)) from None
-        except OSError as error:
-            raise NotEntered(f"cannot make a process: {error.strerror}") from None
-

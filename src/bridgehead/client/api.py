@@ -18,6 +18,7 @@ from bridgehead.objects.meta import Object
 
 from .codec import ListResult, WatchEvent, codec_of
 from .errors import BadAnswer
+from .http_library import aiohttp
 from .kubeconfig import ClientConfig
 from .transport import Transport
 
@@ -165,6 +166,12 @@ class ApiClient:
             return msgspec.json.decode(answer, type=dict[str, Any])
         except msgspec.MsgspecError as error:
             raise BadAnswer(f"{method} {path}: the answer is not a JSON object: {error}") from error
+
+    def open_socket(
+        self, path: str, params: Sequence[tuple[str, str]], protocols: Sequence[str]
+    ) -> contextlib.AbstractAsyncContextManager[aiohttp.ClientWebSocketResponse]:
+        """Open a WebSocket with the first of the subprotocols that the server has. Used by `pod_exec`."""
+        return self._transport.open_socket(path, params, protocols)
 
 
 def _selectors(label_selector: str, field_selector: str) -> dict[str, str]:

@@ -14,9 +14,9 @@ import os
 import random
 import socket
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import urlencode
 
 import msgspec
@@ -156,21 +156,17 @@ class Transport:
         timeout: aiohttp.ClientTimeout,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Send one request and return its answer if it is a success. Raises _Rejected, _NoAnswer, CredentialsFailed."""
-        if self._session is None:
-            raise RuntimeError("the API client is used outside of its `async with`")
+        session = self._opened()
         credentials = await self._credentials.get()
         await self._wait_for_first()
-        url = URL(f"{self._config.server}{path}{'?' + urlencode(params) if params else ''}", encoded=True)
-        headers = self._headers.copy()
+        headers = self._headers_with(credentials)
         if body is not None:
             headers.append(("Content-Type", content_type))
-        if credentials.token:
-            headers.append(("Authorization", f"Bearer {credentials.token}"))
         began, code = time.perf_counter(), NO_ANSWER
         try:
-            async with self._session.request(
+            async with session.request(
                 method,
-                url,
+                self._url(path, list(params.items())),
                 data=body,
                 headers=headers,
                 timeout=timeout,
@@ -197,6 +193,72 @@ class Transport:
                 self._record(method, code, began)
             self._has_connected.set()
 
+    @contextlib.asynccontextmanager
+    async def open_socket(
+        self, path: str, params: Sequence[tuple[str, str]], protocols: Sequence[str]
+    ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+        """Open a WebSocket with the first of the subprotocols that the server has.
+
+        Raises ApiError, CredentialsFailed, and Unreachable, also during the block.
+        """
+        session = self._opened()
+        has_renewed = False
+        while True:
+            credentials = await self._credentials.get()
+            await self._wait_for_first()
+            try:
+                async with asyncio.timeout(REQUEST_SECONDS):
+                    socket_ = await session.ws_connect(
+                        self._url(path, params),
+                        protocols=protocols,
+                        headers=self._headers_with(credentials),
+                        ssl=credentials.context or True,
+                        server_hostname=self._config.tls_server_name,
+                        proxy=self._config.proxy_url,
+                    )
+                break
+            except aiohttp.WSServerHandshakeError as error:
+                if error.status == 401 and not has_renewed:
+                    has_renewed = True
+                    if await self._credentials.renew(credentials):
+                        continue
+                await self._explain(path, params, error)
+            except aiohttp.ClientHttpProxyError as error:
+                raise Unreachable(f"{self._config.server}: the proxy answers {error.status} {error.message}") from None
+            except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                raise Unreachable(f"{self._config.server}: {_no_answer(error)}") from error
+            finally:
+                self._has_connected.set()
+        try:
+            yield socket_
+        except aiohttp.ClientError as error:
+            raise Unreachable(f"{self._config.server}: {_no_answer(error)}") from error
+        finally:
+            if not socket_.closed:
+                _abort_socket(socket_)
+
+    async def _explain(
+        self, path: str, params: Sequence[tuple[str, str]], error: aiohttp.WSServerHandshakeError
+    ) -> NoReturn:
+        """Raise the error of a refused WebSocket. aiohttp drops the answer's body; a request without upgrade has it."""
+        if 400 < error.status < 500:
+            await self.send("GET", f"{path}?{urlencode(params)}", None, {}, "application/json")
+        raise error_from_status(error.status, f"no WebSocket: {error.message}")
+
+    def _opened(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            raise RuntimeError("the API client is used outside of its `async with`")
+        return self._session
+
+    def _url(self, path: str, params: Sequence[tuple[str, str]]) -> URL:
+        return URL(f"{self._config.server}{path}{'?' + urlencode(params) if params else ''}", encoded=True)
+
+    def _headers_with(self, credentials: Credentials) -> list[tuple[str, str]]:
+        headers = self._headers.copy()
+        if credentials.token:
+            headers.append(("Authorization", f"Bearer {credentials.token}"))
+        return headers
+
     def _record(self, method: str, code: str, began: float) -> None:
         CLIENT_METRICS.record_request(method, self._host, code, time.perf_counter() - began)
 
@@ -215,6 +277,13 @@ def _abort(response: aiohttp.ClientResponse) -> None:
     connection = response.connection
     if connection is not None and connection.transport is not None:
         connection.transport.abort()
+
+
+def _abort_socket(opened: aiohttp.ClientWebSocketResponse) -> None:
+    """Close the connection of a WebSocket at once, for the reason of `_abort`."""
+    transport = opened.get_extra_info("socket_transport")
+    if transport is not None:
+        transport.abort()
 
 
 class _Rejected(Exception):

@@ -2,6 +2,8 @@
 
 facts       the state of the API and of kernels
 network_namespaces  namespaces of nodes and pods, which can be entered
+forked_namespace    one of this machine, entered by forked processes
+remote_namespaces   those of any cluster, entered by `exec` into pods
 findings    causes for which something does not work
 programmed  whether every node's kernel has a Service's present state; `waiting` waits for it
 proxies     the mode and the problems of each node's proxy

@@ -26,6 +26,10 @@ class NotEntered(Exception):
     """
 
 
+class OnlyPrograms(NotEntered):
+    """A namespace in which only programs can run."""
+
+
 class Completed(NamedTuple):
     """A program that has ended. `code`: its exit code, with a shell's meaning (127: no such program)."""
 
@@ -49,7 +53,7 @@ class NetworkNamespace(Protocol):
     ) -> Result:
         """Call a module's function in a process there, with the rights of root. The result is pickled.
 
-        Raises NotEntered: where only programs can run, after an error of the function, and after `seconds`.
+        Raises OnlyPrograms; NotEntered after an error of the function, and after `seconds`.
         """
 
 

@@ -6,14 +6,17 @@
 | `rtnetlink_requests` | requests for these |
 | `host_paths` | which link and source address packets to a host have |
 | `link_states` | states of interfaces, as they change |
-| `conntrack` | flows of connection tracking |
+| `conntrack`, `conntrack_listing` | flows of connection tracking |
 | `ipvs`, `ipset` | virtual servers, IP sets |
 | `ruleset`, `ruleset_events` | nf_tables: the ruleset's generation, notifications of changes |
 | `untracked`, `spoofing` | two tables of nf_tables that end with their owner; `nft_requests` encodes the requests |
 | `handover`, `connection_search` | two more, for connections that other nodes know: `unknown_connections` |
 | `netlink_socket`, `netlink_attributes`, `inet` | netlink itself |
+| `routes` | the routes of all tables, the links with their addresses |
 | `packet_sockets` | Ethernet frames of one protocol |
 | `listening_ports` | the ports on which processes listen |
+| `forked_calls` | calls of functions in forked processes, which may enter other namespaces |
+| `programs` | programs that print what the kernel has |
 | `closable` | the base class of sockets and tables |
 | `syscalls` | namespaces, mounts, capabilities, names of processes |
 | `uapi` | the constants of the kernel's headers |

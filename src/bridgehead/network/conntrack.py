@@ -116,7 +116,7 @@ class Conntrack(Closable):
     """
 
     def __init__(self) -> None:
-        self._reading, self._deleting = _FlowSocket(), _FlowSocket()
+        self._reading, self._deleting = FlowSocket(), FlowSocket()
 
     def close(self) -> None:
         self._reading.close()
@@ -204,8 +204,8 @@ def _match(tuple_kind: int, af: int, protocol: str, endpoint: Endpoint) -> tuple
     return nest(tuple_kind, ip + nest(CTA_TUPLE_PROTO, ports)), flags
 
 
-class _FlowSocket:
-    """A socket for dumps of many flows and for deletions, one operation at a time."""
+class FlowSocket:
+    """A socket for dumps of many flows and for deletions, one operation at a time. Methods raise OSError."""
 
     def __init__(self) -> None:
         self._socket = open_socket(NETLINK_NETFILTER)
@@ -319,7 +319,7 @@ class _Layout:
         self.struct = struct.Struct(f"=I{tuple_format}I{tuple_format}I4s")
 
 
-_LAYOUTS: Final[dict[int, _Layout]] = {
+LAYOUTS: Final[dict[int, _Layout]] = {
     socket.AF_INET: _Layout(4, CTA_IP_V4_SRC, CTA_IP_V4_DST),
     socket.AF_INET6: _Layout(16, CTA_IP_V6_SRC, CTA_IP_V6_DST),
 }
@@ -327,7 +327,7 @@ _LAYOUTS: Final[dict[int, _Layout]] = {
 
 def _read(af: int, message: memoryview, protocol: str) -> _Raw | None:
     """Return the fields of a flow; None for another protocol, and for a message without one of the fields."""
-    layout = _LAYOUTS[af]
+    layout = LAYOUTS[af]
     if len(message) >= layout.struct.size and protocol != "sctp":
         (
             a, b, c, _, d, address, e, f, number, g, _, h, port,

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 _PROC: Final = Path("/proc/net")
 _TCP_LISTEN: Final = "0A"
 _UNCONNECTED: Final = "07"  # TCP_CLOSE, which unconnected UDP sockets have
+_INODE_COLUMN: Final = 9
 _FIRST_EPHEMERAL: Final = 32768  # Linux' default, if the namespace's own is unknown
 
 
@@ -24,6 +25,14 @@ class Listener(NamedTuple):
     protocol: str  # tcp, udp, sctp
     address: str
     port: int
+
+
+class ListeningSocket(NamedTuple):
+    """A listener's socket. `waiting`: established connections that the program has not accepted yet."""
+
+    listener: Listener
+    waiting: int
+    inode: int
 
 
 def listeners() -> frozenset[Listener]:
@@ -44,6 +53,19 @@ def listeners() -> frozenset[Listener]:
 
 def parse_sockets(lines: Iterable[str], protocol: str, state: str) -> Iterator[Listener]:
     """Yield the sockets in a state of /proc/net/tcp, tcp6, udp or udp6. TCP's come first, so the rest is not read."""
+    for columns in _rows(lines, protocol, state):
+        yield _listener(columns, protocol)
+
+
+def parse_all_sockets(lines: Iterable[str], protocol: str) -> Iterator[ListeningSocket]:
+    """Yield the listening sockets of /proc/net/tcp or tcp6, or the unconnected ones of udp or udp6."""
+    for columns in _rows(lines, protocol, _TCP_LISTEN if protocol == "tcp" else _UNCONNECTED):
+        if len(columns) > _INODE_COLUMN:
+            waiting = int(columns[4].partition(":")[2], 16) if protocol == "tcp" else 0
+            yield ListeningSocket(_listener(columns, protocol), waiting, int(columns[_INODE_COLUMN]))
+
+
+def _rows(lines: Iterable[str], protocol: str, state: str) -> Iterator[list[str]]:
     for line in lines:
         columns = line.split()
         if len(columns) < 4 or not columns[0].rstrip(":").isdigit():
@@ -52,18 +74,30 @@ def parse_sockets(lines: Iterable[str], protocol: str, state: str) -> Iterator[L
             if protocol == "tcp":
                 return
             continue
-        number, _, port = columns[1].partition(":")
-        yield Listener(protocol, _address(number), int(port, 16))
+        yield columns
+
+
+def _listener(columns: list[str], protocol: str) -> Listener:
+    number, _, port = columns[1].partition(":")
+    return Listener(protocol, _address(number), int(port, 16))
 
 
 def parse_sctp(lines: Iterable[str]) -> Iterator[Listener]:
     """Yield the endpoints of /proc/net/sctp/eps: ENDPT SOCK STY SST HBKT LPORT UID INODE LADDRS."""
+    for found in parse_sctp_sockets(lines):
+        yield found.listener
+
+
+def parse_sctp_sockets(lines: Iterable[str]) -> Iterator[ListeningSocket]:
+    """Yield the endpoints of /proc/net/sctp/eps with their inodes."""
     for line in lines:
         columns = line.split()
         if len(columns) > 5 and columns[5].isdigit():
+            inode = int(columns[7]) if len(columns) > 7 and columns[7].isdigit() else 0
             for text in columns[8:] or ["0.0.0.0"]:
                 with contextlib.suppress(ValueError):
-                    yield Listener("sctp", str(ipaddress.ip_address(text)), int(columns[5]))
+                    listener = Listener("sctp", str(ipaddress.ip_address(text)), int(columns[5]))
+                    yield ListeningSocket(listener, 0, inode)
 
 
 def _address(text: str) -> str:

@@ -278,6 +278,11 @@ def get_route(address: str) -> Request:
     return Request(RTM_GETROUTE, 0, body, f"get route {address}", _NO_ROUTE)
 
 
+def list_routes(family: int) -> Request:
+    """List the routes of a family (AF_INET, AF_INET6) in all tables."""
+    return Request(RTM_GETROUTE, 0, ROUTE_HEADER.pack(family, 0, 0, 0, 0, 0, 0, 0, 0), "list routes")
+
+
 def is_local_route(answer: bytes) -> bool:
     """Return whether this network namespace receives packets for the address: with IPv6 a moment after it was added."""
     return len(answer) > _ROUTE_TYPE_OFFSET and answer[_ROUTE_TYPE_OFFSET] == RTN_LOCAL

@@ -1,6 +1,9 @@
 """Facts: the state of a cluster's API and of its kernels, read once, for questions that are answered without I/O.
 
-cluster_state    the objects of the API, with indexes
-cluster_reading  reads them; what may not be read is listed as unseen
-network_state    the state of one network namespace: rules, connections, listeners, routes
+cluster_state       the objects of the API, with indexes
+cluster_reading     reads them; what may not be read is listed as unseen
+network_state       the state of one network namespace: rules, connections, listeners, routes
+network_reading     reads it: by `network_collecting` in a process there, else by `network_programs`
+kernel_texts        parsers of the texts of /proc and of programs
+sysctl_names        the sysctls that are read
 """

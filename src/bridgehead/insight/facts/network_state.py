@@ -89,14 +89,19 @@ class Interface(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
-    """`destination`: a CIDR or `default`. `kind`: unicast, local, blackhole, unreachable, prohibit, ..."""
+    """A route, or one next hop of it. `destination`: a CIDR or `default`. `source`: the preferred source address.
+
+    `kind`: unicast, local, blackhole, unreachable, prohibit, ... `table`: main, local, default or a number.
+    """
 
     destination: str
+    family: int = 4
     device: str = ""
     via: str = ""
     kind: str = "unicast"
     table: str = "main"
     metric: int = 0
+    source: str = ""
 
 
 class Destination(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,7 +132,7 @@ class VirtualServer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NetworkState(msgspec.Struct, kw_only=True):
-    """The sections that were wanted. `unseen`: those that could not be read, with the reason.
+    """The sections that were wanted. `unseen`: those that could not be read, or not wholly, with the reason.
 
     A section that the kernel does not have (no IPVS) is empty and not unseen: `absent` has it.
     """
