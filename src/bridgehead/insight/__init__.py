@@ -8,4 +8,6 @@ findings    causes for which something does not work
 programmed  whether every node's kernel has a Service's present state; `waiting` waits for it
 proxies     the mode and the problems of each node's proxy
 speakers    the status pages of the load-balancer speakers
+expectations  the Frontends that a node's kernel should have
+rulesets    a node's rules, each with the Service that it is there for; their comparison with the expected ones
 """
