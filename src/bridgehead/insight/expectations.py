@@ -75,9 +75,7 @@ def service_of(owner: str) -> ObjectKey:
     return ObjectKey(namespace, rest.rpartition(":")[0])
 
 
-def expect_node(
-    state: ClusterState, node: str, network: NetworkState | None = None, *, mode: str = ""
-) -> Expectations:
+def expect_node(state: ClusterState, node: str, network: NetworkState | None = None, *, mode: str = "") -> Expectations:
     """Return what the proxy of a node should program.
 
     `network`: the state of the node's network namespace, for the ports on which the node itself listens and for its

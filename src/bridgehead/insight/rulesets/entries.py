@@ -28,8 +28,9 @@ class Mechanism(enum.StrEnum):
 
 
 class RulesMode(enum.StrEnum):
-    """A service proxy's mode, by the rules that it leaves in the kernel. The iptables and ipvs modes of this project and
-    of kube-proxy have the same chains; their nftables modes do not.
+    """A service proxy's mode, by its rules in the kernel.
+
+    This project and kube-proxy have the same chains in modes iptables and ipvs, and tables of their own for nftables.
     """
 
     NFTABLES = "nftables"

@@ -1,0 +1,242 @@
+"""Virtual servers of IPVS and the IP sets of mode ipvs, as explained lines.
+
+proxy/ipvs/README.md lists the sets. Pure: no I/O, no clock, no randomness.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from bridgehead.insight.facts.network_state import Destination, VirtualServer
+from bridgehead.objects.addresses import join_host_port
+from bridgehead.proxy.address_texts import AddressPort, Family
+from bridgehead.proxy.frontends import ANY_LOCAL, FrontendKey
+from bridgehead.proxy.ipvs import sets
+
+from .entries import KernelFrontend, Mechanism, RulesMode
+from .known import UNKNOWN, Found, Known, destination_text
+
+_MODE = RulesMode.IPVS
+
+_MEANINGS = {
+    sets.CLUSTER_IP: "a cluster IP: clients outside the cluster are masqueraded",
+    sets.EXTERNAL_IP: "an external IP: its clients are masqueraded",
+    sets.EXTERNAL_IP_LOCAL: "an external IP with traffic policy Local: pods see their client",
+    sets.LOAD_BALANCER: "a load-balancer IP: its clients are masqueraded, unless it is in a set of policy Local",
+    sets.LOAD_BALANCER_LOCAL: "a load-balancer IP with traffic policy Local: pods see their client",
+    sets.GUARDED: "a load-balancer IP with source ranges: other clients are dropped",
+    sets.SOURCE_CIDR: "a client range that the source ranges allow",
+    sets.SOURCE_IP: "a client that the source ranges allow: this node itself",
+    sets.LOOP_BACK: "a pod that connects to itself through a Service: it is masqueraded",
+    sets.BOUND: "an address of kube-ipvs0: its other ports are rejected",
+    sets.HEALTH_CHECK: "the port of a load balancer's health check: accepted",
+    sets.MASQUERADED: "a cluster IP whose clients are all masqueraded",
+    sets.DROPPED: "a destination without a backend on this node (traffic policy Local): dropped",
+    sets.CLUSTER_CLIENTS: "a destination with other backends for clients in the cluster: their packets get this mark",
+    **{
+        sets.node_ports(protocol, local=local): f"a node port{' with traffic policy Local' if local else ''}"
+        for protocol in sets.PROTOCOLS
+        for local in (False, True)
+    },
+}
+
+
+class SetElement(NamedTuple):
+    """An element as `ipset save` prints it. `name`: of the set; `base`: without the family; `text`: the element."""
+
+    name: str
+    base: str
+    family: Family
+    text: str
+
+    @property
+    def endpoint(self) -> tuple[str, str, int] | None:
+        """Address, protocol and port; None for an element that has only one of them."""
+        parts = self.text.partition(" ")[0].split(",")
+        if len(parts) < 2:
+            return None
+        protocol, _, port = parts[1].partition(":")
+        return (parts[0], protocol, int(port)) if port.isdigit() else None
+
+    @property
+    def mark(self) -> int:
+        """The mark that packets get; 0 without one."""
+        text = self.text.partition(" skbmark ")[2].partition("/")[0]
+        try:
+            return int(text, 16) if text else 0
+        except ValueError:
+            return 0
+
+
+def parse_sets(listing: bytes) -> Iterator[SetElement]:
+    """Yield the elements of this mode's sets, from `ipset save`."""
+    names = {sets.in_family(base, family): (base, family) for base in _MEANINGS for family in (4, 6)}
+    for line in listing.decode(errors="replace").splitlines():
+        match line.split(" ", 2):
+            case ["add", name, text] if name in names:
+                yield SetElement(name, *names[name], text)
+
+
+def read_virtual_servers(servers: Iterable[VirtualServer], ip_sets: bytes, known: Known, found: Found) -> None:
+    """Add the lines of virtual servers and sets, and what they serve."""
+    elements = list(parse_sets(ip_sets))
+    servers = list(servers)
+    if not elements and not servers:
+        return
+    keys = _Keys(elements, known)
+    served = found.frontends.setdefault(_MODE, {})
+    served.update(_frontends(servers, elements, keys, known))
+    owners = {key: frontend.service for key, frontend in served.items()}
+    marks = {element.mark: keys.of(*element.endpoint) for element in elements if element.mark and element.endpoint}
+    for server in servers:
+        key = keys.of(server.address, server.protocol, server.port) if not server.mark else marks.get(server.mark)
+        _server(server, key, owners.get(key, "") if key is not None else "", known, found)
+    for element in elements:
+        _set_element(element, keys, known, found)
+
+
+class _Keys:
+    """The Frontends of addresses and ports: an address of the node with a node port is none of its own."""
+
+    def __init__(self, elements: Iterable[SetElement], known: Known) -> None:
+        self._known = known
+        self._own: set[tuple[str, str, int]] = set()
+        self._node_ports: set[tuple[Family, str, int]] = set()
+        for element in elements:
+            endpoint = element.endpoint
+            if element.base.startswith("KUBE-NODE-PORT"):
+                if endpoint is not None:
+                    self._node_ports.add((element.family, endpoint[1], endpoint[2]))
+                elif element.text.isdigit():
+                    protocol = "udp" if element.base.endswith("UDP") else "tcp"
+                    # Bitmaps have no family: one set of each name is of IPv4.
+                    self._node_ports.add((element.family, protocol, int(element.text)))
+            elif endpoint is not None and element.base in (
+                sets.CLUSTER_IP, sets.EXTERNAL_IP, sets.EXTERNAL_IP_LOCAL, sets.LOAD_BALANCER,
+            ):  # fmt: skip
+                self._own.add(endpoint)
+
+    def of(self, address: str, protocol: str, port: int) -> FrontendKey:
+        key = FrontendKey(address, protocol, port)
+        if key in self._known.frontends or (address, protocol, port) in self._own:
+            return key
+        is_node_port = (key.family, protocol, port) in self._node_ports or key.node_port in self._known.frontends
+        return key.node_port if is_node_port else key
+
+
+def _frontends(
+    servers: Iterable[VirtualServer], elements: Iterable[SetElement], keys: _Keys, known: Known
+) -> dict[FrontendKey, KernelFrontend]:
+    by_mark = {(server.family, server.mark): _serving(server.destinations) for server in servers if server.mark}
+    cluster: dict[FrontendKey, tuple[AddressPort, ...]] = {}
+    dropped: set[FrontendKey] = set()
+    for element in elements:
+        endpoint = element.endpoint
+        if endpoint is None:
+            continue
+        if element.mark and (element.family, element.mark) in by_mark:
+            cluster[keys.of(*endpoint)] = by_mark[element.family, element.mark]
+        if element.base == sets.DROPPED:
+            dropped.add(keys.of(*endpoint))
+    found = {}
+    for server in servers:
+        if server.mark:
+            continue
+        key = keys.of(server.address, server.protocol, server.port)
+        found[key] = KernelFrontend(
+            key=key,
+            service=known.owner(key),
+            backends=_serving(server.destinations),
+            cluster_backends=cluster.get(key),
+        )
+    for key in (dropped | cluster.keys()) - found.keys():
+        found[key] = KernelFrontend(
+            key=key,
+            service=known.owner(key),
+            cluster_backends=cluster.get(key),
+            verdict="drop" if key in dropped else "",
+        )
+    return found
+
+
+def _serving(destinations: Iterable[Destination]) -> tuple[AddressPort, ...]:
+    """Return the real servers that get new connections."""
+    return tuple((one.address, one.port) for one in destinations if one.weight > 0)
+
+
+def _server(server: VirtualServer, key: FrontendKey | None, service: str, known: Known, found: Found) -> None:
+    explained = key is not None and known.explains(key)
+    where = destination_text(key) if key is not None else "an unknown mark"
+    clients = " for clients in the cluster" if server.mark else ""
+    count = len(_serving(server.destinations))
+    meaning = f"Connections to {where}{clients}: one of {count} backends, by scheduler {server.scheduler}."
+    if server.persistent_seconds:
+        meaning = f"{meaning[:-1]}; a client keeps its backend for {server.persistent_seconds} s."
+    head = server_line(server)
+    found.add(
+        _MODE, Mechanism.IPVS, "virtual server", head, meaning, frontend=key, service=service, explained=explained
+    )
+    for one in server.destinations:
+        backend = (one.address, one.port)
+        to = join_host_port(*backend)
+        meaning = f"A backend of {where}{clients}: {to}."
+        if one.weight == 0:
+            meaning = f"A former backend of {where}: {to} keeps its open connections and gets no new ones."
+        found.add(
+            _MODE,
+            Mechanism.IPVS,
+            f"virtual server {head.split()[1]}",
+            destination_line(one),
+            meaning,
+            frontend=key,
+            service=service,
+            backend=backend,
+            explained=explained,
+        )
+
+
+def server_line(server: VirtualServer) -> str:
+    """Return the line of a virtual server as `ipvsadm -Ln` prints it."""
+    where = (
+        f"FWM  {server.mark}{' IPv6' if server.family == 6 else ''}"
+        if server.mark
+        else f"{server.protocol.upper():<4} {join_host_port(server.address, server.port)}"
+    )
+    persistent = f" persistent {server.persistent_seconds}" if server.persistent_seconds else ""
+    return f"{where} {server.scheduler}{persistent}"
+
+
+def destination_line(one: Destination) -> str:
+    """Return the line of a real server as `ipvsadm -Ln` prints it."""
+    return (
+        f"  -> {join_host_port(one.address, one.port):<28} {one.forwarding:<7} {one.weight:<6} "
+        f"{one.active:<10} {one.inactive}"
+    ).rstrip()
+
+
+def _set_element(element: SetElement, keys: _Keys, known: Known, found: Found) -> None:
+    endpoint, key = element.endpoint, None
+    service, explained = "", True
+    if element.base in (sets.LOOP_BACK, sets.HEALTH_CHECK):
+        pass  # of a backend or of a Service, not of one destination
+    elif endpoint is not None:
+        key = keys.of(*endpoint)
+    elif element.base == sets.BOUND:
+        service, explained = known.addresses.get(element.text, ""), known.explains(address=element.text)
+    elif element.text.isdigit():
+        protocol = "udp" if element.base.endswith("UDP") else "tcp"
+        key = FrontendKey(ANY_LOCAL[element.family], protocol, int(element.text))
+    if key is not None:
+        service, explained = known.owner(key), known.explains(key)
+    meaning = _MEANINGS.get(element.base, "")
+    found.add(
+        _MODE,
+        Mechanism.IP_SET,
+        f"set {element.name}",
+        element.text,
+        f"{element.text.partition(' ')[0]} is {meaning}." if meaning else UNKNOWN,
+        frontend=key,
+        service=service,
+        explained=explained,
+    )
