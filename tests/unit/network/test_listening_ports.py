@@ -6,7 +6,13 @@ import sys
 
 import pytest
 
-from bridgehead.network.listening_ports import Listener, parse_sctp, parse_sockets
+from bridgehead.network.listening_ports import (
+    Listener,
+    ListeningSocket,
+    parse_all_sockets,
+    parse_sctp,
+    parse_sockets,
+)
 
 HEADER = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
 
@@ -70,3 +76,10 @@ def test_sctp_endpoints_have_several_addresses():
         Listener("sctp", "fd00:10::201", 9),
         Listener("sctp", "0.0.0.0", 7),
     ]
+
+
+def test_all_sockets_with_their_inodes_and_waiting_connections():
+    tcp = line(77, f"{hexadecimal(0)}:C350", "0A").replace("00000000:00000000 00:", "00000000:00000003 00:")
+    assert list(parse_all_sockets([HEADER, tcp], "tcp")) == [ListeningSocket(Listener("tcp", "0.0.0.0", 50000), 3, 77)]
+    udp = [HEADER, line(1, f"{hexadecimal(0)}:0035", "01"), line(2, f"{hexadecimal(0)}:0035", "07")]
+    assert list(parse_all_sockets(udp, "udp")) == [ListeningSocket(Listener("udp", "0.0.0.0", 53), 0, 2)]
