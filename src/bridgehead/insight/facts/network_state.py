@@ -32,14 +32,14 @@ RULES = frozenset(
 )
 
 
-class AddressPort(msgspec.Struct, frozen=True, array_like=True, order=True):
+class AddressPort(msgspec.Struct, frozen=True, array_like=True, order=True, gc=False):
     """`address` is canonical. `port` 0: none."""
 
     address: str
     port: int = 0
 
 
-class Connection(msgspec.Struct, frozen=True, kw_only=True):
+class Connection(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A connection or UDP flow that connection tracking knows.
 
     `source` and `destination` are those of its first packet, `reply_source` and `reply_destination` those of the
