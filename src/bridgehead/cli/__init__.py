@@ -32,6 +32,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "backup": ("Cluster on this machine", "Write a backup of the cluster's objects, also while it runs."),
     "restore": ("Cluster on this machine", "Replace a stopped cluster's objects by those of a backup."),
     "wait": ("Any cluster", "Wait until a Service is programmed on every node."),
+    "record": ("Any cluster", "Record the Services of a cluster, and what changes, to a file."),
+    "replay": ("Cluster on this machine", "Rebuild a recording's Services in a cluster of its own."),
     "apiserver": ("Parts of a cluster; each also runs alone", "Serve the Kubernetes API."),
     "controllers": ("Parts of a cluster; each also runs alone", "Run the controllers."),
     "kubelet": ("Parts of a cluster; each also runs alone", "Run the pods of one node."),

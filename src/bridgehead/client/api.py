@@ -16,7 +16,7 @@ import msgspec
 from bridgehead.objects.kinds import Kind
 from bridgehead.objects.meta import Object
 
-from .codec import ListResult, WatchEvent, codec_of
+from .codec import ListResult, WatchEvent, codec_of, decode_json_event
 from .errors import BadAnswer
 from .http_library import aiohttp
 from .kubeconfig import ClientConfig
@@ -155,6 +155,23 @@ class ApiClient:
         ):
             async for line in lines:
                 yield codec.decode_event(line)
+
+    async def watch_json(
+        self, path: str, resource_version: str, label_selector: str = ""
+    ) -> AsyncGenerator[Json, None]:
+        """Yield the events of a watch as they were sent, with all fields of their objects, and bookmarks.
+
+        `path` is that of a collection. Otherwise as `watch`.
+        """
+        params = {"watch": "1", "timeoutSeconds": str(int(WATCH_SECONDS * (1 + random.random())))}
+        params |= {"resourceVersion": resource_version, "allowWatchBookmarks": "true"}
+        params |= _selectors(label_selector, "")
+        async with (
+            self._transport.stream(path, params, BOOKMARK_SILENCE_SECONDS) as content,
+            contextlib.aclosing(_lines(content.iter_any())) as lines,
+        ):
+            async for line in lines:
+                yield decode_json_event(line)
 
     async def request(
         self, method: str, path: str, *, json: Any = None, params: Mapping[str, str] | None = None

@@ -144,6 +144,13 @@ class Codec(Generic[T]):
             raise BadAnswer(f"{self._kind.plural}: the API server's answer cannot be decoded: {error}") from error
 
 
+def decode_json_event(line: bytes) -> dict[str, Any]:
+    """Return a watch event as it was sent. Raises BadAnswer, or the ApiError of an ERROR event."""
+    event = _decode_any(line)
+    _raise_error_event(event)
+    return event
+
+
 def _decode_any(body: bytes) -> dict[str, Any]:
     try:
         return msgspec.json.decode(body, type=dict[str, Any])

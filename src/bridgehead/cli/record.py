@@ -1,0 +1,119 @@
+"""Record what a cluster does for a while, to FILE: the objects of its Services, and their changes.
+
+Recorded are Services, EndpointSlices, Endpoints, pods, nodes, namespaces, workloads, NetworkPolicies, Ingresses, ranges
+of addresses, Events, and the proxies' progress. Secrets, values of environment variables, commands and arguments are
+never recorded. With --redact, names and addresses are replaced by others, consistently. Ctrl-C ends the recording.
+
+`bridgehead replay FILE` rebuilds the Services in a cluster on this machine.
+
+Docs: docs/recording.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bridgehead import __version__
+from bridgehead.objects.names import check_dns1123_label
+
+from .failures import fail, reporting_failures
+from .kubeconfigs import find_kubeconfig
+from .lab_options import StateDir, reporting_errors
+from .parsing import path
+
+if TYPE_CHECKING:
+    from bridgehead.client import ClientConfig
+    from bridgehead.insight.recording.files import Writer
+    from bridgehead.insight.recording.recorder import Recorded
+
+
+def command(
+    file: Annotated[Path, typer.Argument(metavar="FILE", parser=path, show_default=False, help="File to write.")],
+    seconds: Annotated[
+        float | None, typer.Option("--seconds", min=0, max=604800, help="Duration. Default: until Ctrl-C.")
+    ] = None,
+    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Record one namespace. Default: all.")] = "",
+    redact: Annotated[bool, typer.Option("--redact", help="Replace names and addresses, consistently.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace FILE if it exists.")] = False,
+    kubeconfig: Annotated[
+        Path | None, typer.Option(envvar="KUBECONFIG", parser=path, help="Kubeconfig file. Default: the lab's.")
+    ] = None,
+    name: Annotated[str | None, typer.Option("--name", envvar="BRIDGEHEAD_NAME", help="Name of the lab.")] = None,
+    state_dir: StateDir = None,
+) -> None:
+    from bridgehead.client import load_kubeconfig
+    from bridgehead.client.errors import ClientError
+    from bridgehead.insight.recording.files import writing
+
+    if namespace and check_dns1123_label(namespace):
+        fail("record", f"{namespace!r} is not the name of a namespace", 2)
+    with reporting_errors():
+        kubeconfig_file, context = find_kubeconfig(kubeconfig, name, state_dir)
+    with reporting_failures("record", ClientError, OSError):
+        config = load_kubeconfig(kubeconfig_file, context)
+        try:
+            with writing(file, replace=force) as writer:
+                recorded = asyncio.run(_record(config, writer, seconds, namespace, redact))
+                writer.commit(replace=force)
+        except FileExistsError:
+            fail("record", f"{file} exists; --force replaces it")
+        except KeyboardInterrupt:  # before the recording has begun
+            raise typer.Exit(130) from None
+    sys.stdout.write(_describe(file, writer.size_bytes, recorded))
+
+
+async def _record(
+    config: ClientConfig, writer: Writer, seconds: float | None, namespace: str, is_redacted: bool
+) -> Recorded:
+    from bridgehead.client import ApiClient
+    from bridgehead.insight.recording.format import VERSION, Header
+    from bridgehead.insight.recording.recorder import Recorder
+    from bridgehead.insight.recording.redaction import Redaction
+
+    redaction = Redaction(secrets.token_bytes(32), f"r{secrets.token_hex(3)}") if is_redacted else None
+    stop = asyncio.Event()
+    shown = redaction.text(namespace) if redaction else namespace
+    program = f"bridgehead {__version__}"
+    writer.add(Header(version=VERSION, began=time.time(), namespace=shown, is_redacted=is_redacted, program=program))
+
+    def begin(recorded: Recorded) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stop.set)
+        if seconds is not None:
+            loop.call_later(seconds, stop.set)
+        until = "until Ctrl-C" if seconds is None else f"for {seconds:g} s"
+        sys.stderr.write(f"recording {recorded.objects.total()} objects and their changes {until}\n")
+        sys.stderr.flush()
+
+    async with ApiClient(config, "bridgehead-record") as client:
+        recorder = Recorder(client, writer.add, namespace=namespace, redaction=redaction)
+        recorded = await recorder.run(stop, begin)
+    writer.add(recorder.end(), is_last=True)
+    return recorded
+
+
+def _describe(file: Path, size_bytes: int, recorded: Recorded) -> str:
+    """Return the summary, with a line for each part that could not be recorded."""
+    counts = recorded.objects
+    some = ", ".join(f"{counts[plural]} {plural}" for plural in ("services", "endpointslices", "pods", "nodes"))
+    lines = [
+        f"Wrote {file}: {counts.total()} objects ({some}), {recorded.changes} changes in {recorded.seconds:.1f} s,"
+        f" {size_bytes / 1024:.0f} KiB."
+    ]
+    if recorded.kernel_states:
+        lines.append(f"States of nodes' kernels: {recorded.kernel_states}.")
+    lines += [f"could not look at {unseen}" for unseen in recorded.unseen]
+    if recorded.skipped:
+        lines.append(f"left out: {recorded.skipped} invalid objects")
+    if recorded.is_cut:
+        lines.append("The recording ended early: the file has its largest size.")
+    return "".join(f"{line}\n" for line in lines)

@@ -1,0 +1,180 @@
+"""Rebuild the Services of a recording in a cluster of its own, and compare what the nodes' proxies program.
+
+The cluster has a node for each recorded one, up to --nodes. Services get their own cluster IPs, EndpointSlices are
+those that were recorded, and changes come at their recorded times. Nothing of the recording runs: pods are objects with
+their recorded status, and no connection reaches their addresses. At the end, the Frontends of each node are compared
+with those of the recording: exit code 0 if they are the same, 1 if not. The cluster keeps running.
+
+Example:
+
+    bridgehead replay problem.rec --speed max
+    kubectl --kubeconfig $(bridgehead kubeconfig --path --name replay) get services,endpointslices -A
+
+Docs: docs/recording.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bridgehead.lab import state_directories
+from bridgehead.lab.addressing import MAX_NODES
+from bridgehead.lab.errors import NotRunning
+from bridgehead.objects.meta import ObjectKey
+
+from .failures import fail, reporting_failures
+from .lab_options import StateDir, options_of, own_command, reporting_errors
+from .parsing import path
+
+if TYPE_CHECKING:
+    from bridgehead.client import ClientConfig
+    from bridgehead.insight.recording.format import Recording
+    from bridgehead.insight.recording.rebuilding import Plan
+    from bridgehead.lab.plan import LabConfig, LabFiles
+
+    from .replay_writer import ReplayWriter
+
+_NAME = "replay"
+_OWN_SERVICES = {ObjectKey("default", "kubernetes"), ObjectKey("kube-system", "kube-dns")}  # of every lab
+_MOST_LINES = 20  # differences of one node
+
+
+def command(
+    file: Annotated[Path, typer.Argument(metavar="FILE", parser=path, show_default=False, help="A recording.")],
+    speed: Annotated[
+        str, typer.Option(help="Speed of the changes: a factor, or `max` for no pauses.", metavar="NUMBER|max")
+    ] = "1",
+    nodes: Annotated[int, typer.Option(min=1, max=MAX_NODES, help="Largest number of nodes.")] = 5,
+    name: Annotated[
+        str, typer.Option("--name", help="Name of the lab, which must be new or have no Services.")
+    ] = _NAME,
+    state_dir: StateDir = None,
+) -> None:
+    from bridgehead.client import load_kubeconfig
+    from bridgehead.client.errors import ClientError
+    from bridgehead.insight.recording.files import read_recording
+    from bridgehead.insight.recording.format import InvalidRecording
+    from bridgehead.insight.recording.rebuilding import TooLarge, recorded_nodes
+
+    factor = _parse_speed(speed)
+    try:
+        recording = read_recording(file)
+    except InvalidRecording as error:
+        fail("replay", f"{file}: {error}")
+    except OSError as error:
+        fail("replay", f"{file}: {error.strerror}")
+    with reporting_errors():
+        files = state_directories.find_files(name, state_dir)
+        config = _running_lab(files, name, state_dir, min(nodes, max(1, len(recorded_nodes(recording)))))
+    with reporting_failures("replay", ClientError, TooLarge, _NotEmpty):
+        client_config = load_kubeconfig(files.kubeconfig, config.context)
+        try:
+            is_same = asyncio.run(_replay(client_config, config, recording, factor))
+        except KeyboardInterrupt:
+            raise typer.Exit(130) from None
+    own, options = own_command(), options_of(name, state_dir)
+    sys.stdout.write(f'Look around: eval "$({own} env{options})"; end it with: {own} down{options}\n')
+    if not is_same:
+        raise typer.Exit(1)
+
+
+class _NotEmpty(Exception):
+    """The lab has Services already."""
+
+
+def _parse_speed(text: str) -> float | None:
+    """Return the factor; None: without pauses."""
+    if text == "max":
+        return None
+    try:
+        factor = float(text)
+    except ValueError:
+        factor = 0.0
+    if not 0.001 <= factor <= 1e6:
+        fail("replay", f"--speed {text!r} is neither a positive number nor `max`", 2)
+    return factor
+
+
+def _running_lab(files: LabFiles, name: str, state_dir: Path | None, nodes: int) -> LabConfig:
+    """Return the configuration of the lab, which is started unless it runs. Raises `LabError`."""
+    try:
+        return state_directories.read_running(files).config
+    except NotRunning:
+        pass
+    # A new lab is deleted by `down`; one that has a state is started as it was.
+    new = () if files.config.exists() else ("--ephemeral", "--nodes", str(nodes), "--no-balancer")
+    place = ("--state-dir", str(state_dir)) if state_dir else ()
+    # A process of its own: the lab's first process is a fork of it, which must not keep the recording in memory.
+    paths = [os.path.abspath(each) for each in sys.path if each]
+    run = f"import sys; sys.path[:] = {paths!r}; from bridgehead import cli; cli.main()"
+    argv = (sys.executable, "-I", "-c", run, "up", "--detach", "--name", name, *place, *new)
+    done = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False)
+    if done.returncode:
+        raise typer.Exit(done.returncode)
+    return state_directories.read_running(files).config
+
+
+async def _replay(client_config: ClientConfig, config: LabConfig, recording: Recording, speed: float | None) -> bool:
+    """Rebuild the recording and print how the replay differs. Returns whether it does not."""
+    from bridgehead.client import ApiClient
+    from bridgehead.insight.recording.rebuilding import plan_replay
+    from bridgehead.objects.kinds import NODES, SERVICES
+
+    from .replay_writer import ReplayWriter
+
+    async with ApiClient(client_config, "bridgehead-replay") as client:
+        existing = {service.key for service in (await client.list(SERVICES)).items}
+        if foreign := sorted(existing - _OWN_SERVICES):
+            raise _NotEmpty(f'the lab "{config.name}" has the Service {foreign[0]}: --name chooses another lab')
+        names = sorted((n.metadata.name for n in (await client.list(NODES)).items), key=lambda n: (len(n), n))
+        occupied = [cidr for each in config.ranges for cidr in (each.fabric, each.pods, each.services)]
+        plan = plan_replay(recording, names, existing, occupied)
+        _report_begin(recording, plan, config.name)
+        writer = ReplayWriter(client, plan, speed)
+        await writer.write()
+        lacking = await writer.wait_programmed()
+        lines = [f"{key}: the lab has another {what}" for key, what in sorted(writer.written.moved.items())]
+        lines += [f"left out {what}: {why}" for what, why in sorted(writer.written.refused.items())]
+        lines += [f"not programmed: {each}" for each in lacking]
+        sys.stdout.write("".join(f"{line}\n" for line in lines))
+        return await _compare(writer, plan) and not lacking
+
+
+def _report_begin(recording: Recording, plan: Plan, lab: str) -> None:
+    sys.stderr.write(f'replaying {len(plan.actions)} writes of {recording.seconds:.1f} s in the lab "{lab}"\n')
+    sys.stderr.flush()
+    for recorded, node in plan.nodes.items():
+        sys.stdout.write(f"{node} is the recording's {recorded}\n")
+
+
+async def _compare(writer: ReplayWriter, plan: Plan) -> bool:
+    """Print for each node whether its Frontends are those of the recording. Returns whether all are."""
+    from bridgehead.insight.recording.comparison import differences, frontends_of
+    from bridgehead.insight.recording.rebuilding import final_state
+
+    wanted = final_state(plan)
+    found, nodes = await writer.read_state(wanted)
+    for key, service in found.services.items():
+        if str(key) in writer.written.moved:
+            wanted.services[key] = service
+    is_same = True
+    for node in sorted(nodes, key=lambda each: (len(each.metadata.name), each.metadata.name)):
+        recorded, replayed = frontends_of(wanted, node), frontends_of(found, node)
+        lines = list(differences(recorded, replayed))
+        name = node.metadata.name
+        if not lines:
+            sys.stdout.write(f"{name}: {len(replayed)} Frontends, as recorded\n")
+            continue
+        is_same = False
+        sys.stdout.write(f"{name}: {len(lines)} of {len(recorded)} Frontends differ\n")
+        sys.stdout.write("".join(f"  {line}\n" for line in lines[:_MOST_LINES]))
+        if len(lines) > _MOST_LINES:
+            sys.stdout.write(f"  and {len(lines) - _MOST_LINES} others\n")
+    return is_same

@@ -1,0 +1,277 @@
+"""Records the objects of a cluster and their changes, and the states of its nodes' kernels."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from bridgehead.client import ApiClient
+from bridgehead.client.errors import ClientError, NotFound, Unauthorized, Unreachable
+from bridgehead.insight.facts.network_state import NetworkState
+from bridgehead.insight.findings import Unseen, printable
+from bridgehead.insight.network_namespaces import NotEntered
+
+from .cleaning import cleaned
+from .files import Full
+from .format import EndEntry, Entry, NetworkEntry, ObjectEntry, UnseenEntry, check_object
+from .redaction import Redaction
+from .sources import SOURCES, Source
+
+Json = dict[str, Any]
+Change = Literal["added", "modified", "deleted"]
+ReadNode = Callable[[str], Awaitable[NetworkState]]
+"""Returns the state of a node's kernel. Raises NotEntered."""
+
+LIST_SECONDS = 60.0  # for the first lists of all kinds together
+_PAGE = 500
+_RETRY_SECONDS = 1.0
+_KERNEL_SECONDS = 3.0  # between two states of one node
+_CHANGES: Mapping[object, Change] = {"ADDED": "added", "MODIFIED": "modified", "DELETED": "deleted"}
+
+
+@dataclass
+class Recorded:
+    """Counts of what was recorded. `skipped`: objects that break the API's own rules."""
+
+    objects: Counter[str] = field(default_factory=Counter)  # at the beginning, by plural
+    changes: int = 0
+    kernel_states: int = 0
+    skipped: int = 0
+    seconds: float = 0.0
+    is_cut: bool = False
+    unseen: list[Unseen] = field(default_factory=list)
+
+
+class Recorder:
+    """`add` appends an entry, and raises Full. `namespace`: "" for all. `read_node`: None without kernels."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        add: Callable[[Entry], None],
+        *,
+        namespace: str = "",
+        redaction: Redaction | None = None,
+        read_node: ReadNode | None = None,
+    ) -> None:
+        self._client = client
+        self._add = add
+        self._namespace = namespace
+        self._redaction = redaction
+        self._read_node = read_node
+        self._began = time.monotonic()
+        self._nodes: set[str] = set()
+        self._changed_nodes: dict[str, asyncio.Event] = {}
+        self.recorded = Recorded()
+
+    async def run(self, stop: asyncio.Event, on_begin: Callable[[Recorded], None]) -> Recorded:
+        """Record until `stop` is set, or a limit of the format is reached. `on_begin`: after the first lists.
+
+        Raises Unreachable and Unauthorized before the first lists are complete.
+        """
+        follows = [_Follow(self._client, source, self._path(source), self._on_object) for source in SOURCES]
+        try:
+            followed = await self._begin(follows)
+            on_begin(self.recorded)
+            await self._follow(followed, stop)
+            await self._read_nodes()
+        except* Full:
+            self.recorded.is_cut = True
+        self.recorded.seconds = self._now()
+        return self.recorded
+
+    async def _begin(self, follows: list[_Follow]) -> list[_Follow]:
+        """Record what there is at the beginning. Returns the kinds that can be followed."""
+        try:
+            async with asyncio.timeout(LIST_SECONDS):
+                listed = await asyncio.gather(*map(self._list, follows))
+        except TimeoutError:
+            raise Unreachable(f"the API server did not list the objects within {LIST_SECONDS:g} s") from None
+        await self._read_nodes()
+        return [follow for follow, is_listed in zip(follows, listed, strict=True) if is_listed]
+
+    def end(self) -> EndEntry:
+        """Return the last entry."""
+        return EndEntry(at=self._now(), is_cut=self.recorded.is_cut)
+
+    def _now(self) -> float:
+        return round(time.monotonic() - self._began, 6)
+
+    def _path(self, source: Source) -> str:
+        namespace = source.namespace or (self._namespace if source.is_namespaced else "")
+        return source.path(namespace)
+
+    async def _list(self, follow: _Follow) -> bool:
+        """List the objects of a kind for the first time. Returns whether it can be followed."""
+        source = follow.source
+        try:
+            await follow.list()
+        except (Unreachable, Unauthorized):
+            raise
+        except NotFound:
+            if not source.is_optional:
+                self._see_not(source.plural, "the cluster does not have this kind")
+            return False
+        except ClientError as error:
+            self._see_not(source.plural, printable(str(error)))
+            return False
+        return True
+
+    def _see_not(self, what: str, why: str) -> None:
+        unseen = Unseen(what, why)
+        if unseen not in self.recorded.unseen:
+            self.recorded.unseen.append(unseen)
+            # The reason names the user, and perhaps hosts.
+            hidden = Unseen(what, "it could not be read") if self._redaction else unseen
+            self._add(UnseenEntry(at=self._now(), unseen=hidden))
+
+    async def _follow(self, follows: list[_Follow], stop: asyncio.Event) -> None:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(follow.run()) for follow in follows]
+            if self._read_node is not None:
+                tasks += [group.create_task(self._follow_node(self._read_node, node)) for node in sorted(self._nodes)]
+            await stop.wait()
+            for task in tasks:
+                task.cancel()
+
+    def _on_object(self, source: Source, change: Change, obj: Json, is_first: bool) -> None:
+        metadata = obj.get("metadata")
+        name = metadata.get("name") if isinstance(metadata, dict) else None
+        if source.names and name not in source.names:
+            return
+        if source.kind == "Namespace" and self._namespace and name != self._namespace:
+            return
+        obj = cleaned({"apiVersion": source.api_version, "kind": source.kind, **obj})
+        try:
+            check_object(obj)
+        except ValueError:
+            self.recorded.skipped += 1
+            return
+        self._remember_node(source, obj)
+        if self._redaction:
+            obj = self._redaction.object(obj)
+        self._add(ObjectEntry(at=self._now(), change=change, object=obj))
+        if is_first:
+            self.recorded.objects[source.plural] += 1
+        else:
+            self.recorded.changes += 1
+
+    def _remember_node(self, source: Source, obj: Json) -> None:
+        """Remember a node, or that the kernel of a node has been programmed anew."""
+        if source.kind == "Node":
+            self._nodes.add(obj["metadata"]["name"])
+        elif source.kind == "Lease":
+            spec = obj.get("spec")
+            node = spec.get("holderIdentity") if isinstance(spec, dict) else None
+            if isinstance(node, str) and (event := self._changed_nodes.get(node)):
+                event.set()
+
+    async def _read_nodes(self) -> None:
+        if self._read_node is not None:
+            for node in sorted(self._nodes):
+                await self._record_node(self._read_node, node)
+
+    async def _record_node(self, read_node: ReadNode, node: str) -> None:
+        try:
+            state = await read_node(node)
+        except NotEntered as error:
+            self._see_not(f"node {node}", printable(str(error)))
+            return
+        self._add(NetworkEntry(at=self._now(), node=node, state=state))
+        self.recorded.kernel_states += 1
+
+    async def _follow_node(self, read_node: ReadNode, node: str) -> None:
+        """Record the node's state after each time that its proxy has published a change."""
+        event = self._changed_nodes.setdefault(node, asyncio.Event())
+        while True:
+            await event.wait()
+            event.clear()
+            await self._record_node(read_node, node)
+            await asyncio.sleep(_KERNEL_SECONDS)
+
+
+class _Follow:
+    """A list and watch of one kind, which begins again after a failure."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        source: Source,
+        path: str,
+        on_object: Callable[[Source, Change, Json, bool], None],
+    ) -> None:
+        self.source = source
+        self._client = client
+        self._path = path
+        self._on_object = on_object
+        self._version = ""
+        self._known: dict[tuple[str, str], str] = {}  # namespace and name -> resourceVersion
+
+    async def list(self, *, is_first: bool = True) -> None:
+        """List all objects, and pass on those that are new, have changed or are gone."""
+        continue_ = ""
+        present: set[tuple[str, str]] = set()
+        while True:
+            params = {"limit": str(_PAGE)}
+            if continue_:
+                params["continue"] = continue_
+            if self.source.label_selector:
+                params["labelSelector"] = self.source.label_selector
+            page = await self._client.request("GET", self._path, params=params)
+            metadata, items = page.get("metadata"), page.get("items")
+            for item in items if isinstance(items, list) else ():
+                if isinstance(item, dict):
+                    key, version = _identity(item)
+                    present.add(key)
+                    if self._known.get(key) != version:
+                        self._pass("modified" if key in self._known else "added", item, is_first)
+            metadata = metadata if isinstance(metadata, dict) else {}
+            self._version = str(metadata.get("resourceVersion") or "")
+            continue_ = str(metadata.get("continue") or "")
+            if not continue_:
+                break
+        for namespace, name in sorted(self._known.keys() - present):
+            self._pass("deleted", {"metadata": {"name": name, **({"namespace": namespace} if namespace else {})}})
+
+    async def run(self) -> None:
+        """Follow the changes. Ends only by cancellation, or an error of `on_object`."""
+        while True:
+            try:
+                await self._watch()
+            except ClientError:
+                await asyncio.sleep(_RETRY_SECONDS)
+                with contextlib.suppress(ClientError):
+                    await self.list(is_first=False)
+
+    async def _watch(self) -> None:
+        events = self._client.watch_json(self._path, self._version, self.source.label_selector)
+        async with contextlib.aclosing(events):
+            async for event in events:
+                obj, change = event.get("object"), _CHANGES.get(event.get("type"))
+                if not isinstance(obj, dict):
+                    continue
+                self._version = _identity(obj)[1] or self._version
+                if change is not None:
+                    self._pass(change, obj)
+
+    def _pass(self, change: Change, obj: Json, is_first: bool = False) -> None:
+        key, version = _identity(obj)
+        if change == "deleted":
+            self._known.pop(key, None)
+        else:
+            self._known[key] = version
+        self._on_object(self.source, change, obj, is_first)
+
+
+def _identity(obj: Json) -> tuple[tuple[str, str], str]:
+    """Return namespace and name, and the resourceVersion."""
+    metadata = obj.get("metadata")
+    if not isinstance(metadata, dict):
+        return ("", ""), ""
+    key = (str(metadata.get("namespace") or ""), str(metadata.get("name") or ""))
+    return key, str(metadata.get("resourceVersion") or "")
