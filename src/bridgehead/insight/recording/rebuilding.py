@@ -2,7 +2,8 @@
 
 A recording may come from a stranger, so nothing of it runs. Services have no selector, and their EndpointSlices are
 those that were recorded. Pods are objects with their recorded status, which no scheduler places; only names, labels,
-ports and status are taken from them. Of Services and EndpointSlices, only the fields below are taken.
+ports and status are taken from them. Of Services and EndpointSlices, only the fields below are taken. Pods of
+kube-system are left out, because the lab's own workloads there would adopt them.
 
 Pure: no I/O, no clock, no randomness.
 """
@@ -30,6 +31,9 @@ SELECTOR_ANNOTATION = "bridgehead/recorded-selector"
 NODE_ANNOTATION = "bridgehead/recorded-node"
 MOST_OBJECTS = 20_000  # of one moment: more make no lab
 
+_SYSTEM = "kube-system"
+_MOST_CONTAINERS = 50
+_IMAGE = "registry.k8s.io/pause:3.10"
 _SERVICE_NAME = "kubernetes.io/service-name"
 _SERVICE_FIELDS = (
     "type",
@@ -130,6 +134,8 @@ def _action(
     service = name if kind is SERVICES else labels.get(_SERVICE_NAME, "")
     if kind in (SERVICES, ENDPOINT_SLICES) and ObjectKey(namespace, service) in existing:
         return None
+    if kind is PODS and namespace == _SYSTEM:
+        return None
     if kind is NODES:
         if name not in nodes or entry.change == "deleted":
             return None
@@ -141,7 +147,7 @@ def _action(
     elif kind is SERVICES:
         body, status = _service(obj), _picked(_map(obj.get("status")), ("loadBalancer",)) or None
     elif kind is PODS:
-        body, status = _pod(_map(obj.get("spec"))), _pod_status(_map(obj.get("status")))
+        body, status = _pod(_map(obj.get("spec"))), _pod_status(obj)
     else:
         body, status = _slice(obj, nodes), None
         labels[MANAGED_BY_LABEL] = MANAGER  # the controllers then leave it alone
@@ -196,26 +202,43 @@ def _slice(obj: Json, nodes: Mapping[str, str]) -> Json:
 
 def _pod(spec: Json) -> Json:
     containers = []
-    for number, container in enumerate(_list(spec.get("containers"))[:50], 1):
+    for number, container in enumerate(_list(spec.get("containers"))[:_MOST_CONTAINERS], 1):
         ports = [
             _picked(port, ("name", "containerPort", "protocol"))
             for port in _list(_map(container).get("ports"))
             if isinstance(port, dict)
         ]
-        containers.append({"name": f"recorded-{number}", "image": "registry.k8s.io/pause:3.10", "ports": ports})
+        containers.append({"name": f"recorded-{number}", "image": _IMAGE, "ports": ports})
     return {
         "spec": {
             "schedulerName": MANAGER,  # no scheduler has this name: the pod never runs
             "automountServiceAccountToken": False,
-            "containers": containers or [{"name": "recorded-1", "image": "registry.k8s.io/pause:3.10"}],
+            "containers": containers or [{"name": "recorded-1", "image": _IMAGE}],
         }
     }
 
 
-def _pod_status(status: Json) -> Json:
+def _pod_status(obj: Json) -> Json:
+    status = _map(obj.get("status"))
     new = _picked(status, ("phase", "podIP", "podIPs"))
     conditions = [each for each in _list(status.get("conditions")) if isinstance(each, dict)]
     new["conditions"] = [_picked(each, _CONDITION_FIELDS) for each in conditions]
+    ready = {
+        each.get("name")
+        for each in _list(status.get("containerStatuses"))
+        if isinstance(each, dict) and each.get("ready") is True and isinstance(each.get("name"), str)
+    }
+    containers = _list(_map(obj.get("spec")).get("containers"))[:_MOST_CONTAINERS]
+    new["containerStatuses"] = [
+        {
+            "name": f"recorded-{number}",
+            "ready": isinstance(name := _map(container).get("name"), str) and name in ready,
+            "restartCount": 0,
+            "image": _IMAGE,
+            "imageID": "",
+        }
+        for number, container in enumerate(containers, 1)
+    ]
     return new
 
 
