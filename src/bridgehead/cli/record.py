@@ -1,8 +1,10 @@
 """Record what a cluster does for a while, to FILE: the objects of its Services, and their changes.
 
 Recorded are Services, EndpointSlices, Endpoints, pods, nodes, namespaces, workloads, NetworkPolicies, Ingresses, ranges
-of addresses, Events, and the proxies' progress. Secrets, values of environment variables, commands and arguments are
-never recorded. With --redact, names and addresses are replaced by others, consistently. Ctrl-C ends the recording.
+of addresses, Events, the proxies' progress, and the rules and connections of the nodes' kernels. Secrets, values of
+environment variables, commands and arguments are never recorded. With --redact, names and addresses are replaced by
+others, consistently. With -n or --redact, kernels are left out: they have the names and addresses of all namespaces.
+Ctrl-C ends the recording.
 
 `bridgehead replay FILE` rebuilds the Services in a cluster on this machine.
 
@@ -24,13 +26,11 @@ import typer
 from bridgehead import __version__
 from bridgehead.objects.names import check_dns1123_label
 
+from .cluster_access import Cluster, Kubeconfig, Name, StateDir, choose_cluster
 from .failures import fail, reporting_failures
-from .kubeconfigs import find_kubeconfig
-from .lab_options import StateDir, reporting_errors
 from .parsing import path
 
 if TYPE_CHECKING:
-    from bridgehead.client import ClientConfig
     from bridgehead.insight.recording.files import Writer
     from bridgehead.insight.recording.recorder import Recorded
 
@@ -43,25 +43,20 @@ def command(
     namespace: Annotated[str, typer.Option("--namespace", "-n", help="Record one namespace. Default: all.")] = "",
     redact: Annotated[bool, typer.Option("--redact", help="Replace names and addresses, consistently.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace FILE if it exists.")] = False,
-    kubeconfig: Annotated[
-        Path | None, typer.Option(envvar="KUBECONFIG", parser=path, help="Kubeconfig file. Default: the lab's.")
-    ] = None,
-    name: Annotated[str | None, typer.Option("--name", envvar="BRIDGEHEAD_NAME", help="Name of the lab.")] = None,
+    kubeconfig: Kubeconfig = None,
+    name: Name = None,
     state_dir: StateDir = None,
 ) -> None:
-    from bridgehead.client import load_kubeconfig
     from bridgehead.client.errors import ClientError
     from bridgehead.insight.recording.files import writing
 
     if namespace and check_dns1123_label(namespace):
         fail("record", f"{namespace!r} is not the name of a namespace", 2)
-    with reporting_errors():
-        kubeconfig_file, context = find_kubeconfig(kubeconfig, name, state_dir)
+    cluster = choose_cluster("record", kubeconfig, name, state_dir)
     with reporting_failures("record", ClientError, OSError):
-        config = load_kubeconfig(kubeconfig_file, context)
         try:
             with writing(file, replace=force) as writer:
-                recorded = asyncio.run(_record(config, writer, seconds, namespace, redact))
+                recorded = asyncio.run(_record(cluster, writer, seconds, namespace, redact))
                 writer.commit(replace=force)
         except FileExistsError:
             fail("record", f"{file} exists; --force replaces it")
@@ -71,9 +66,8 @@ def command(
 
 
 async def _record(
-    config: ClientConfig, writer: Writer, seconds: float | None, namespace: str, is_redacted: bool
+    cluster: Cluster, writer: Writer, seconds: float | None, namespace: str, is_redacted: bool
 ) -> Recorded:
-    from bridgehead.client import ApiClient
     from bridgehead.insight.recording.format import VERSION, Header
     from bridgehead.insight.recording.recorder import Recorder
     from bridgehead.insight.recording.redaction import Redaction
@@ -94,8 +88,10 @@ async def _record(
         sys.stderr.write(f"recording {recorded.objects.total()} objects and their changes {until}\n")
         sys.stderr.flush()
 
-    async with ApiClient(config, "bridgehead-record") as client:
-        recorder = Recorder(client, writer.add, namespace=namespace, redaction=redaction)
+    async with cluster.connect("bridgehead-record") as (client, namespaces):
+        # The rules of a kernel have the names and addresses of all namespaces.
+        nodes = None if namespace or is_redacted else namespaces
+        recorder = Recorder(client, writer.add, namespace=namespace, redaction=redaction, namespaces=nodes)
         recorded = await recorder.run(stop, begin)
     writer.add(recorder.end(), is_last=True)
     return recorded
@@ -113,7 +109,7 @@ def _describe(file: Path, size_bytes: int, recorded: Recorded) -> str:
         lines.append(f"States of nodes' kernels: {recorded.kernel_states}.")
     lines += [f"could not look at {unseen}" for unseen in recorded.unseen]
     if recorded.skipped:
-        lines.append(f"left out: {recorded.skipped} invalid objects")
+        lines.append(f"left out: {recorded.skipped} changes of invalid or too large objects")
     if recorded.is_cut:
         lines.append("The recording ended early: the file has its largest size.")
     return "".join(f"{line}\n" for line in lines)

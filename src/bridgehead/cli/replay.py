@@ -2,8 +2,9 @@
 
 The cluster has a node for each recorded one, up to --nodes. Services get their own cluster IPs, EndpointSlices are
 those that were recorded, and changes come at their recorded times. Nothing of the recording runs: pods are objects with
-their recorded status, and no connection reaches their addresses. At the end, the Frontends of each node are compared
-with those of the recording: exit code 0 if they are the same, 1 if not. The cluster keeps running.
+their recorded status, and no connection reaches their addresses. At the end, the Frontends of each node, and the
+rules in its kernel, are compared with those of the recording: exit code 0 if they are the same, 1 if not. The cluster
+keeps running.
 
 Example:
 
@@ -29,12 +30,15 @@ from bridgehead.lab.addressing import MAX_NODES
 from bridgehead.lab.errors import NotRunning
 from bridgehead.objects.meta import ObjectKey
 
+from .cluster_access import Cluster, choose_cluster
 from .failures import fail, reporting_failures
 from .lab_options import StateDir, options_of, own_command, reporting_errors
 from .parsing import path
 
 if TYPE_CHECKING:
-    from bridgehead.client import ClientConfig
+    from collections.abc import Collection, Sequence
+
+    from bridgehead.insight.network_namespaces import NetworkNamespaces
     from bridgehead.insight.recording.format import Recording
     from bridgehead.insight.recording.rebuilding import Plan
     from bridgehead.lab.plan import LabConfig, LabFiles
@@ -57,7 +61,6 @@ def command(
     ] = _NAME,
     state_dir: StateDir = None,
 ) -> None:
-    from bridgehead.client import load_kubeconfig
     from bridgehead.client.errors import ClientError
     from bridgehead.insight.recording.files import read_recording
     from bridgehead.insight.recording.format import InvalidRecording
@@ -73,10 +76,10 @@ def command(
     with reporting_errors():
         files = state_directories.find_files(name, state_dir)
         config = _running_lab(files, name, state_dir, min(nodes, max(1, len(recorded_nodes(recording)))))
+    cluster = choose_cluster("replay", files.kubeconfig, None, None)
     with reporting_failures("replay", ClientError, TooLarge, _NotEmpty):
-        client_config = load_kubeconfig(files.kubeconfig, config.context)
         try:
-            is_same = asyncio.run(_replay(client_config, config, recording, factor))
+            is_same = asyncio.run(_replay(cluster, config, recording, factor))
         except KeyboardInterrupt:
             raise typer.Exit(130) from None
     own, options = own_command(), options_of(name, state_dir)
@@ -121,15 +124,14 @@ def _running_lab(files: LabFiles, name: str, state_dir: Path | None, nodes: int)
     return state_directories.read_running(files).config
 
 
-async def _replay(client_config: ClientConfig, config: LabConfig, recording: Recording, speed: float | None) -> bool:
+async def _replay(cluster: Cluster, config: LabConfig, recording: Recording, speed: float | None) -> bool:
     """Rebuild the recording and print how the replay differs. Returns whether it does not."""
-    from bridgehead.client import ApiClient
     from bridgehead.insight.recording.rebuilding import plan_replay
     from bridgehead.objects.kinds import NODES, SERVICES
 
     from .replay_writer import ReplayWriter
 
-    async with ApiClient(client_config, "bridgehead-replay") as client:
+    async with cluster.connect("bridgehead-replay") as (client, namespaces):
         existing = {service.key for service in (await client.list(SERVICES)).items}
         if foreign := sorted(existing - _OWN_SERVICES):
             raise _NotEmpty(f'the lab "{config.name}" has the Service {foreign[0]}: --name chooses another lab')
@@ -140,11 +142,14 @@ async def _replay(client_config: ClientConfig, config: LabConfig, recording: Rec
         writer = ReplayWriter(client, plan, speed)
         await writer.write()
         lacking = await writer.wait_programmed()
-        lines = [f"{key}: the lab has another {what}" for key, what in sorted(writer.written.moved.items())]
+        lines = [f"{key}: the lab chose its {what}" for key, what in sorted(writer.written.moved.items())]
         lines += [f"left out {what}: {why}" for what, why in sorted(writer.written.refused.items())]
         lines += [f"not programmed: {each}" for each in lacking]
         sys.stdout.write("".join(f"{line}\n" for line in lines))
-        return await _compare(writer, plan) and not lacking
+        is_same = await _compare_frontends(writer, plan)
+        ignored = {*map(str, existing), *writer.written.moved}
+        is_same &= await _compare_kernels(recording, plan, namespaces, ignored)
+        return is_same and not lacking
 
 
 def _report_begin(recording: Recording, plan: Plan, lab: str) -> None:
@@ -154,7 +159,7 @@ def _report_begin(recording: Recording, plan: Plan, lab: str) -> None:
         sys.stdout.write(f"{node} is the recording's {recorded}\n")
 
 
-async def _compare(writer: ReplayWriter, plan: Plan) -> bool:
+async def _compare_frontends(writer: ReplayWriter, plan: Plan) -> bool:
     """Print for each node whether its Frontends are those of the recording. Returns whether all are."""
     from bridgehead.insight.recording.comparison import differences, frontends_of
     from bridgehead.insight.recording.rebuilding import final_state
@@ -168,13 +173,45 @@ async def _compare(writer: ReplayWriter, plan: Plan) -> bool:
     for node in sorted(nodes, key=lambda each: (len(each.metadata.name), each.metadata.name)):
         recorded, replayed = frontends_of(wanted, node), frontends_of(found, node)
         lines = list(differences(recorded, replayed))
-        name = node.metadata.name
-        if not lines:
-            sys.stdout.write(f"{name}: {len(replayed)} Frontends, as recorded\n")
-            continue
-        is_same = False
-        sys.stdout.write(f"{name}: {len(lines)} of {len(recorded)} Frontends differ\n")
-        sys.stdout.write("".join(f"  {line}\n" for line in lines[:_MOST_LINES]))
-        if len(lines) > _MOST_LINES:
-            sys.stdout.write(f"  and {len(lines) - _MOST_LINES} others\n")
+        _report(node.metadata.name, f"{len(replayed)} Frontends", lines)
+        is_same &= not lines
     return is_same
+
+
+async def _compare_kernels(
+    recording: Recording, plan: Plan, namespaces: NetworkNamespaces, ignored: Collection[str]
+) -> bool:
+    """Print for each node whether its kernel has the recorded rules. Returns whether no rules differ."""
+    from bridgehead.insight.facts.network_reading import read_network
+    from bridgehead.insight.facts.network_state import RULES
+    from bridgehead.insight.network_namespaces import NotEntered
+    from bridgehead.insight.recording.comparison import compare_kernels, last_states
+
+    is_same = True
+    states = last_states(recording)
+    for recorded, node in plan.nodes.items():
+        if recorded not in states:
+            sys.stdout.write(f"{node}: the recording has no rules of its kernel\n")
+            continue
+        try:
+            state = await read_network(await namespaces.node(node), RULES)
+        except NotEntered as error:
+            sys.stdout.write(f"{node}: could not look at its kernel: {error}\n")
+            continue
+        result = compare_kernels(states[recorded], state, ignored)
+        if result.why_not:
+            sys.stdout.write(f"{node}: kernels were not compared: {result.why_not}\n")
+            continue
+        _report(node, f"rules of {result.destinations} destinations in its kernel", result.differences)
+        is_same &= not result.differences
+    return is_same
+
+
+def _report(node: str, what: str, differences: Sequence[str]) -> None:
+    if not differences:
+        sys.stdout.write(f"{node}: {what}, as recorded\n")
+        return
+    sys.stdout.write(f"{node}: {what}, but not as recorded ({len(differences)})\n")
+    sys.stdout.write("".join(f"  {line}\n" for line in differences[:_MOST_LINES]))
+    if len(differences) > _MOST_LINES:
+        sys.stdout.write(f"  and {len(differences) - _MOST_LINES} others\n")

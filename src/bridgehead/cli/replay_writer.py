@@ -47,7 +47,6 @@ class ReplayWriter:
         self._plan = plan
         self._speed = speed
         self._statuses: dict[tuple[str, str, str], Json] = {}
-        self._moved: dict[ObjectKey, Json] = {}  # Services whose addresses the lab has chosen
         self.written = Written()
 
     async def write(self) -> None:
@@ -111,17 +110,16 @@ class ReplayWriter:
 
     async def _write_service(self, action: Action, body: Json) -> None:
         """Apply a Service: with its own addresses and ports or, if the lab cannot have them, with others."""
-        key = ObjectKey(action.namespace, action.name)
         choices = list(_service_bodies(body))
-        for number, choice in enumerate(choices):
+        for number, (moved, choice) in enumerate(choices, 1):
             try:
                 await self._apply(action, choice)
             except Invalid:
-                if number == len(choices) - 1:
+                if number == len(choices):
                     raise
                 continue
-            if number:
-                self.written.moved[str(key)] = "cluster IP" if number == 1 else "cluster IP and node ports"
+            if moved:
+                self.written.moved[str(ObjectKey(action.namespace, action.name))] = moved
             return
 
     async def _wait_ready(self, name: str) -> None:
@@ -161,15 +159,21 @@ def _chosen(objects: Iterable[object], keys: Iterable[ObjectKey]) -> dict[Object
     return {key: each for each in objects if (key := each.key) in keys}
 
 
-def _service_bodies(body: Json) -> Iterable[Json]:
-    """Yield the Service as recorded, without its cluster IPs, and without its node ports, too."""
+def _service_bodies(body: Json) -> Iterable[tuple[str, Json]]:
+    """Yield the Service as recorded, then without its node ports, without its cluster IPs, and without both.
+
+    The text names what the lab is to choose.
+    """
     spec = body["spec"]
-    yield body
-    if spec.get("clusterIP") in (None, "", "None"):
-        moved = spec
-    else:
-        moved = {field: value for field, value in spec.items() if field not in ("clusterIP", "clusterIPs")}
-    yield {**body, "spec": moved}
     ports = [{field: value for field, value in port.items() if field != "nodePort"} for port in spec["ports"]]
-    moved = {field: value for field, value in moved.items() if field != "healthCheckNodePort"}
-    yield {**body, "spec": {**moved, "ports": ports}}
+    without_ports = {field: value for field, value in spec.items() if field != "healthCheckNodePort"}
+    without_ports["ports"] = ports
+    yield "", body
+    yield "node ports", {**body, "spec": without_ports}
+    if spec.get("clusterIP") not in (None, "", "None"):
+        yield "cluster IP", {**body, "spec": _without_cluster_ips(spec)}
+        yield "cluster IP and node ports", {**body, "spec": _without_cluster_ips(without_ports)}
+
+
+def _without_cluster_ips(spec: Json) -> Json:
+    return {field: value for field, value in spec.items() if field not in ("clusterIP", "clusterIPs")}

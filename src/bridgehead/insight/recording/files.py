@@ -41,6 +41,10 @@ class Full(Exception):
     """An entry with which the recording would exceed a limit of the format."""
 
 
+class TooLong(Exception):
+    """An entry that no reader takes, because its line is too long."""
+
+
 class Writer:
     """A new recording. It has its name after `commit` only; until then it is a hidden file beside it."""
 
@@ -53,10 +57,10 @@ class Writer:
         self._plain_bytes = self._entries = 0
 
     def add(self, line: Header | Entry, *, is_last: bool = False) -> None:
-        """Append a line. Raises Full, unless `is_last`; OSError. A line that no reader takes is left out."""
+        """Append a line. Raises Full, unless `is_last`; TooLong, OSError."""
         encoded = encode_line(line)
         if len(encoded) > MOST_LINE_BYTES:
-            return
+            raise TooLong
         # Deflate can exceed its input by a few bytes: what is not compressed yet counts in full.
         bound = self.size_bytes + len(encoded) + 2 * _CHUNK + _END_BYTES
         if not is_last and (

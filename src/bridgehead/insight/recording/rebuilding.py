@@ -230,16 +230,15 @@ def _pod_status(obj: Json) -> Json:
     }
     containers = _list(_map(obj.get("spec")).get("containers"))[:_MOST_CONTAINERS]
     new["containerStatuses"] = [
-        {
-            "name": f"recorded-{number}",
-            "ready": isinstance(name := _map(container).get("name"), str) and name in ready,
-            "restartCount": 0,
-            "image": _IMAGE,
-            "imageID": "",
-        }
+        _container_status(number, isinstance(name := _map(container).get("name"), str) and name in ready)
         for number, container in enumerate(containers, 1)
     ]
     return new
+
+
+def _container_status(number: int, is_ready: bool) -> Json:
+    status = {"name": f"recorded-{number}", "ready": is_ready, "restartCount": 0, "image": _IMAGE, "imageID": ""}
+    return status | ({"state": {"running": {}}} if is_ready else {})  # kubectl counts containers that run
 
 
 class State(NamedTuple):

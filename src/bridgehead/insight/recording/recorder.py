@@ -6,27 +6,25 @@ import asyncio
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from bridgehead.client import ApiClient
 from bridgehead.client.errors import ClientError, NotFound, Unauthorized, Unreachable
-from bridgehead.insight.facts.network_state import NetworkState
+from bridgehead.insight.facts.network_reading import ALL, read_network
+from bridgehead.insight.facts.network_state import RULES, Section
 from bridgehead.insight.findings import Unseen, printable
-from bridgehead.insight.network_namespaces import NotEntered
+from bridgehead.insight.network_namespaces import NetworkNamespaces, NotEntered
 
 from .cleaning import cleaned
-from .files import Full
+from .files import Full, TooLong
 from .format import EndEntry, Entry, NetworkEntry, ObjectEntry, UnseenEntry, check_object
 from .redaction import Redaction
 from .sources import SOURCES, Source
 
 Json = dict[str, Any]
 Change = Literal["added", "modified", "deleted"]
-ReadNode = Callable[[str], Awaitable[NetworkState]]
-"""Returns the state of a node's kernel. Raises NotEntered."""
-
 LIST_SECONDS = 60.0  # for the first lists of all kinds together
 _PAGE = 500
 _RETRY_SECONDS = 1.0
@@ -36,7 +34,7 @@ _CHANGES: Mapping[object, Change] = {"ADDED": "added", "MODIFIED": "modified", "
 
 @dataclass
 class Recorded:
-    """Counts of what was recorded. `skipped`: objects that break the API's own rules."""
+    """Counts of what was recorded. `skipped`: objects that are invalid or too large."""
 
     objects: Counter[str] = field(default_factory=Counter)  # at the beginning, by plural
     changes: int = 0
@@ -48,7 +46,10 @@ class Recorded:
 
 
 class Recorder:
-    """`add` appends an entry, and raises Full. `namespace`: "" for all. `read_node`: None without kernels."""
+    """`add` appends an entry, and raises Full and TooLong. `namespace`: "" for all.
+
+    `namespaces`: those whose kernels are recorded; None: without kernels.
+    """
 
     def __init__(
         self,
@@ -57,13 +58,13 @@ class Recorder:
         *,
         namespace: str = "",
         redaction: Redaction | None = None,
-        read_node: ReadNode | None = None,
+        namespaces: NetworkNamespaces | None = None,
     ) -> None:
         self._client = client
         self._add = add
         self._namespace = namespace
         self._redaction = redaction
-        self._read_node = read_node
+        self._namespaces = namespaces
         self._began = time.monotonic()
         self._nodes: set[str] = set()
         self._changed_nodes: dict[str, asyncio.Event] = {}
@@ -133,8 +134,8 @@ class Recorder:
     async def _follow(self, follows: list[_Follow], stop: asyncio.Event) -> None:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(follow.run()) for follow in follows]
-            if self._read_node is not None:
-                tasks += [group.create_task(self._follow_node(self._read_node, node)) for node in sorted(self._nodes)]
+            if self._namespaces is not None:
+                tasks += [group.create_task(self._follow_node(self._namespaces, node)) for node in sorted(self._nodes)]
             await stop.wait()
             for task in tasks:
                 task.cancel()
@@ -155,7 +156,11 @@ class Recorder:
         self._remember_node(source, obj)
         if self._redaction:
             obj = self._redaction.object(obj)
-        self._add(ObjectEntry(at=self._now(), change=change, object=obj))
+        try:
+            self._add(ObjectEntry(at=self._now(), change=change, object=obj))
+        except TooLong:
+            self.recorded.skipped += 1
+            return
         if is_first:
             self.recorded.objects[source.plural] += 1
         else:
@@ -172,26 +177,34 @@ class Recorder:
                 event.set()
 
     async def _read_nodes(self) -> None:
-        if self._read_node is not None:
-            for node in sorted(self._nodes):
-                await self._record_node(self._read_node, node)
+        """Record the whole states of all nodes: they are read at the same time."""
+        if self._namespaces is not None:
+            await asyncio.gather(*(self._record_node(self._namespaces, node) for node in sorted(self._nodes)))
 
-    async def _record_node(self, read_node: ReadNode, node: str) -> None:
+    async def _record_node(self, namespaces: NetworkNamespaces, node: str, sections: Collection[Section] = ALL) -> None:
         try:
-            state = await read_node(node)
+            state = await read_network(await namespaces.node(node), sections)
         except NotEntered as error:
             self._see_not(f"node {node}", printable(str(error)))
             return
-        self._add(NetworkEntry(at=self._now(), node=node, state=state))
+        for section, why in sorted(state.unseen.items()):
+            self._see_not(f"{section} of {node}", printable(why))
+        if len(state.unseen) == len(sections):
+            return
+        try:
+            self._add(NetworkEntry(at=self._now(), node=node, state=state))
+        except TooLong:
+            self._see_not(f"node {node}", "its state is too large for a recording")
+            return
         self.recorded.kernel_states += 1
 
-    async def _follow_node(self, read_node: ReadNode, node: str) -> None:
-        """Record the node's state after each time that its proxy has published a change."""
+    async def _follow_node(self, namespaces: NetworkNamespaces, node: str) -> None:
+        """Record the node's rules after each time that its proxy has published a change."""
         event = self._changed_nodes.setdefault(node, asyncio.Event())
         while True:
             await event.wait()
             event.clear()
-            await self._record_node(read_node, node)
+            await self._record_node(namespaces, node, RULES)
             await asyncio.sleep(_KERNEL_SECONDS)
 
 

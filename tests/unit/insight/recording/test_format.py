@@ -62,7 +62,10 @@ HOSTILE = {
     "no JSON": (_lines(b"\x1b[31m", END), "line 2"),
     "invalid UTF-8": (_lines(_object('{"apiVersion":"v1"}').replace(b"v1", b"\xff"), END), "line 2"),
     "wrong type": (_lines(_object("[]"), END), "line 2"),
-    "time before the last": (_lines(b'{"type":"unseen","at":3,"unseen":{"what":"a","why":"b"}}', b'{"type":"end","at":1}'), "time"),
+    "time before the last": (
+        _lines(b'{"type":"unseen","at":3,"unseen":{"what":"a","why":"b"}}', b'{"type":"end","at":1}'),
+        "time",
+    ),
     "endless time": (_lines(b'{"type":"end","at":1e300}'), "time"),
     "negative time": (_lines(b'{"type":"end","at":-1}'), "time"),
     "deep": (_lines(_object("[" * 100_000 + "]" * 100_000), END), "line 2"),
