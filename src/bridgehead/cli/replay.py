@@ -1,15 +1,15 @@
 """Rebuild the Services of a recording in a cluster of its own, and compare what the nodes' proxies program.
 
 The cluster has a node for each recorded one, up to --nodes. Services get their own cluster IPs, EndpointSlices are
-those that were recorded, and changes come at their recorded times. Nothing of the recording runs: pods are objects with
-their recorded status, and no connection reaches their addresses. At the end, the Frontends of each node, and the
+those that were recorded, and changes come at their recorded times. Pods are objects with their recorded status and
+never run, so no connection reaches their addresses. At the end, the Frontends of each node, and the
 rules in its kernel, are compared with those of the recording: exit code 0 if they are the same, 1 if not. The cluster
 keeps running.
 
 Example:
 
     bridgehead replay problem.rec --speed max
-    kubectl --kubeconfig $(bridgehead kubeconfig --path --name replay) get services,endpointslices -A
+    eval "$(bridgehead env --name replay)"; kubectl get services -A
 
 Docs: docs/recording.md.
 """
@@ -113,11 +113,11 @@ def _running_lab(files: LabFiles, name: str, state_dir: Path | None, nodes: int)
         pass
     # A new lab is deleted by `down`; one that has a state is started as it was.
     new = () if files.config.exists() else ("--ephemeral", "--nodes", str(nodes), "--no-balancer")
-    place = ("--state-dir", str(state_dir)) if state_dir else ()
+    directory = ("--state-dir", str(state_dir)) if state_dir else ()
     # A process of its own: the lab's first process is a fork of it, which must not keep the recording in memory.
     paths = [os.path.abspath(each) for each in sys.path if each]
     run = f"import sys; sys.path[:] = {paths!r}; from bridgehead import cli; cli.main()"
-    argv = (sys.executable, "-I", "-c", run, "up", "--detach", "--name", name, *place, *new)
+    argv = (sys.executable, "-I", "-c", run, "up", "--detach", "--name", name, *directory, *new)
     done = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False)
     if done.returncode:
         raise typer.Exit(done.returncode)

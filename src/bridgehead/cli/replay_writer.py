@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from bridgehead.client import ApiClient
 from bridgehead.client.errors import AlreadyExists, ApiError, Invalid, NotFound
@@ -23,8 +24,10 @@ from bridgehead.objects.kinds import (
     SERVICE_CIDRS,
     SERVICES,
 )
-from bridgehead.objects.meta import ObjectKey, version_number
+from bridgehead.objects.meta import Object, ObjectKey, version_number
 from bridgehead.objects.progress import Versions, latest_version
+
+T = TypeVar("T", bound=Object)
 
 _READY_SECONDS = 20.0  # for a namespace's ServiceAccount, or a ServiceCIDR
 _PROGRAM_SECONDS = 30.0
@@ -155,8 +158,8 @@ class ReplayWriter:
         return state, nodes.items
 
 
-def _chosen(objects: Iterable[object], keys: Iterable[ObjectKey]) -> dict[ObjectKey, object]:
-    return {key: each for each in objects if (key := each.key) in keys}
+def _chosen(objects: Iterable[T], keys: Collection[ObjectKey]) -> dict[ObjectKey, T]:
+    return {each.key: each for each in objects if each.key in keys}
 
 
 def _service_bodies(body: Json) -> Iterable[tuple[str, Json]]:

@@ -1,6 +1,6 @@
 """The file of a recording: gzip-compressed lines of JSON. The first one is the header, the last one an `EndEntry`.
 
-A recording comes from a stranger. Everything that is read is bounded, and the names of its objects are valid names.
+The author of a recording is unknown. Everything that is read is bounded, and the names of its objects are valid names.
 
 Pure: no I/O, no clock, no randomness.
 """

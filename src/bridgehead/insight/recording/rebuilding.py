@@ -1,6 +1,6 @@
 """The objects that a replay creates for a recording: those from which proxies program their nodes.
 
-A recording may come from a stranger, so nothing of it runs. Services have no selector, and their EndpointSlices are
+The author of a recording may be unknown, so nothing of it runs. Services have no selector, and their EndpointSlices are
 those that were recorded. Pods are objects with their recorded status, which no scheduler places; only names, labels,
 ports and status are taken from them. Of Services and EndpointSlices, only the fields below are taken. Pods of
 kube-system are left out, because the lab's own workloads there would adopt them.

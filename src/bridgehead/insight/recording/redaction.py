@@ -1,8 +1,8 @@
 """Replacement of names and addresses in objects, for a recording that its reader may not attribute to anybody.
 
-Everything that is not known to be a word of the API is replaced: names, namespaces, labels, host names, images, uids;
+Everything that does not belong to the API's vocabulary is replaced: names, namespaces, labels, host names, images, uids;
 equal texts by equal ones within a recording. Sentences become "redacted". Annotations of unknown keys and the data of
-ConfigMaps are left out. Numbers, times, ports and words of the API stay. Addresses: `redacted_addresses`.
+ConfigMaps are left out. Numbers, times and ports stay. Addresses: `redacted_addresses`.
 
 Pure: no I/O, no clock, no randomness.
 """
@@ -13,7 +13,7 @@ import ipaddress
 import re
 from typing import Any
 
-from .known_words import known_fields, known_values
+from .vocabulary import known_fields, known_values
 from .redacted_addresses import AddressRedaction
 
 Json = dict[str, Any]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bridgehead.insight.recording.cleaning import cleaned
 from bridgehead.insight.recording.format import check_object
-from bridgehead.insight.recording.known_words import known_fields, known_values
+from bridgehead.insight.recording.vocabulary import known_fields, known_values
 from bridgehead.insight.recording.redacted_addresses import AddressRedaction
 from bridgehead.insight.recording.redaction import Redaction
 
@@ -38,27 +38,27 @@ def test_references_lead_to_the_same_names():
     assert its_service["spec"]["ports"][0]["name"] == its_slice["ports"][0]["name"]
 
 
-def test_words_of_the_api_times_and_numbers_stay():
+def test_vocabulary_times_and_numbers_stay():
     obj = service(type="NodePort", externalTrafficPolicy="Local")
     obj["metadata"] |= {"resourceVersion": "17", "creationTimestamp": "2026-01-02T03:04:05Z"}
 
     found = redaction().object(obj)
 
-    assert found["spec"]["type"], found["spec"]["externalTrafficPolicy"] == ("NodePort", "Local")
+    assert (found["spec"]["type"], found["spec"]["externalTrafficPolicy"]) == ("NodePort", "Local")
     assert found["metadata"]["resourceVersion"] == "17"
     assert found["metadata"]["creationTimestamp"] == "2026-01-02T03:04:05Z"
     assert found["spec"]["ports"][0]["port"] == 80
 
 
-WORD = st.text(string.ascii_lowercase + string.digits, min_size=5, max_size=12).map(lambda text: f"zq{text}")
+NAME = st.text(string.ascii_lowercase + string.digits, min_size=5, max_size=12).map(lambda text: f"zq{text}")
 ADDRESSES = st.tuples(st.integers(1, 254), st.integers(1, 254)).map(
     lambda two: (f"10.96.77.{two[0]}", f"10.244.33.{two[1]}", f"192.168.5.{two[0]}", f"203.0.113.{two[1]}")
 )
 
 
-@given(st.lists(WORD, min_size=9, max_size=9, unique=True), ADDRESSES)
-def test_no_original_name_or_address_survives(words, addresses):
-    name, namespace, label, value, host, image, sentence, volume, other = words
+@given(st.lists(NAME, min_size=9, max_size=9, unique=True), ADDRESSES)
+def test_no_original_name_or_address_survives(names, addresses):
+    name, namespace, label, value, host, image, sentence, volume, other = names
     cluster, pod_ip, node_ip, public = addresses
     its_service = service(name, namespace, cluster, externalName=f"{host}.example.com", externalIPs=[public])
     its_service["metadata"]["labels"] = {f"{label}.example.com/{other}": value}
@@ -101,7 +101,7 @@ def test_no_original_name_or_address_survives(words, addresses):
     ]
 
     content = msgspec.json.encode(found).decode()
-    for original in (*words, *(f'"{address}"' for address in addresses)):
+    for original in (*names, *(f'"{address}"' for address in addresses)):
         assert original not in content
     for each in found:
         check_object(each)

@@ -1,4 +1,4 @@
-"""Words that redaction keeps: those of the API, and names that every cluster has.
+"""The vocabulary that redaction keeps: that of the API, and names that every cluster has.
 
 Pure: no I/O, no clock, no randomness.
 """
@@ -36,10 +36,10 @@ endpointslice-controller.k8s.io endpointslicemirroring-controller.k8s.io service
 @lru_cache
 def known_values() -> frozenset[str]:
     """Return the strings that are kept wherever they are."""
-    words = set(_VALUES.split())
+    values = set(_VALUES.split())
     for source in SOURCES:
-        words |= {source.api_version, source.kind}
-    return frozenset(words)
+        values |= {source.api_version, source.kind}
+    return frozenset(values)
 
 
 # Fields of kinds for which there is no struct.

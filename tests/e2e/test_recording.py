@@ -1,0 +1,90 @@
+"""A recording of one lab, replayed in another one, gives the nodes' proxies the same rules."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from .conftest import PATIENCE, Lab, Namespace, run, running
+
+SERVICES = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      containers: [{name: web, image: nginx, env: [{name: PASSWORD, value: hidden-value}]}]
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec: {selector: {app: web}, ports: [{port: 80}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: published}
+spec: {type: NodePort, externalTrafficPolicy: Local, selector: {app: web}, ports: [{port: 80}]}
+"""
+
+
+def test_a_recorded_rollout_is_replayed_in_another_lab(tmp_path: Path) -> None:
+    recorded, path = Lab("recorded", tmp_path / "recorded"), tmp_path / "rollout.rec"
+    try:
+        recorded.start("--ephemeral", "--nodes=2", "--no-balancer")
+        ns = Namespace(recorded, "default")
+        ns.apply(SERVICES)
+        ns.rolled_out("deployment/web")
+        with running(*recorded.argv("record", path), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as recorder:
+            assert recorder.stderr is not None
+            assert "until Ctrl-C" in recorder.stderr.readline()
+            ns.kubectl("rollout", "restart", "deployment/web")
+            ns.rolled_out("deployment/web")
+            ns.wait_endpoints("web", 2)
+            for service in ("web", "published"):
+                ns.programmed(service)
+            recorder.terminate()
+            summary = recorder.communicate(timeout=PATIENCE)[0]
+        wanted = {service: _endpoints(ns, service) for service in ("web", "published")}
+        addresses = {service: ns.cluster_ip(service) for service in wanted}
+    finally:
+        recorded.stop()
+
+    assert "States of nodes' kernels" in summary
+    assert "could not look at" not in summary
+    assert "hidden-value" not in run("zcat", path).stdout
+
+    replayed = Lab("replayed", tmp_path / "replayed")
+    try:
+        done = run(*replayed.argv("replay", path, "--speed=max"))
+        assert done.returncode == 0, done.stdout + done.stderr
+        ns = Namespace(replayed, "default")
+        assert {service: ns.cluster_ip(service) for service in wanted} == addresses
+        assert {service: _endpoints(ns, service) for service in wanted} == wanted
+        for node in ("node1", "node2"):
+            assert re.search(rf"^{node}: 3 Frontends, as recorded$", done.stdout, re.M), done.stdout
+            assert re.search(rf"^{node}: rules of \d+ destinations in its kernel, as recorded$", done.stdout, re.M)
+        phases = {pod["spec"].get("nodeName") for pod in ns.list_all("pods")}
+        assert phases == {None}, "a recorded pod was placed on a node"
+
+        again = run(*replayed.argv("replay", path))
+        assert again.returncode == 1
+        assert "--name chooses another lab" in again.stderr
+    finally:
+        replayed.stop()
+
+
+def _endpoints(ns: Namespace, service: str) -> Any:
+    """Return the endpoints of a Service: addresses, conditions and nodes."""
+    found = [
+        (endpoint["addresses"], endpoint["conditions"], endpoint["nodeName"])
+        for each in ns.slices(service)
+        for endpoint in each["endpoints"]
+    ]
+    return sorted(found, key=json.dumps)
