@@ -80,7 +80,6 @@ class Recorder:
             followed = await self._begin(follows)
             on_begin(self.recorded)
             await self._follow(followed, stop)
-            await self._read_nodes()
         except* Full:
             self.recorded.is_cut = True
         self.recorded.seconds = self._now()
@@ -137,6 +136,7 @@ class Recorder:
             if self._namespaces is not None:
                 tasks += [group.create_task(self._follow_node(self._namespaces, node)) for node in sorted(self._nodes)]
             await stop.wait()
+            await self._read_nodes()  # while changes are still recorded: kernels are not ahead of them
             for task in tasks:
                 task.cancel()
 

@@ -13,8 +13,8 @@ import ipaddress
 import re
 from typing import Any
 
-from .vocabulary import known_fields, known_values
 from .redacted_addresses import AddressRedaction
+from .vocabulary import known_fields, known_values
 
 Json = dict[str, Any]
 

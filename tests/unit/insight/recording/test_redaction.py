@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from bridgehead.insight.recording.cleaning import cleaned
 from bridgehead.insight.recording.format import check_object
-from bridgehead.insight.recording.vocabulary import known_fields, known_values
 from bridgehead.insight.recording.redacted_addresses import AddressRedaction
 from bridgehead.insight.recording.redaction import Redaction
+from bridgehead.insight.recording.vocabulary import known_fields, known_values
 
 from .objects import endpoint_slice, node, pod, service
 
