@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -32,6 +32,8 @@ T = TypeVar("T", bound=Object)
 _READY_SECONDS = 20.0  # for a namespace's ServiceAccount, or a ServiceCIDR
 _PROGRAM_SECONDS = 30.0
 _POLL_SECONDS = 0.2
+_MOMENT_SECONDS = 0.01
+_BATCH = 64
 
 
 @dataclass
@@ -62,10 +64,10 @@ class ReplayWriter:
         for namespace in self._plan.namespaces:
             await self._wait_exists(namespace)
         began = time.monotonic()
-        for action in self._plan.actions:
+        for batch in batches(self._plan.actions):
             if self._speed is not None:
-                await asyncio.sleep(began + action.at / self._speed - time.monotonic())
-            await self._write(action)
+                await asyncio.sleep(began + batch[0].at / self._speed - time.monotonic())
+            await asyncio.gather(*map(self._write, batch))
 
     async def _wait_exists(self, namespace: str) -> None:
         """Wait for the namespace's default ServiceAccount, without which it takes no pods."""
@@ -156,6 +158,29 @@ class ReplayWriter:
         nodes = await self._client.list(NODES)
         state = State(_chosen(services.items, wanted.services), _chosen(slices.items, wanted.slices))
         return state, nodes.items
+
+
+def batches(actions: Iterable[Action]) -> Iterator[list[Action]]:
+    """Yield actions that can be written at the same time: of one kind and moment, each of another object.
+
+    The API server makes concurrent writes durable together.
+    """
+    batch: list[Action] = []
+    names: set[ObjectKey] = set()
+    for action in actions:
+        key = ObjectKey(action.namespace, action.name)
+        if batch and (
+            action.kind is not batch[0].kind
+            or action.at > batch[0].at + _MOMENT_SECONDS
+            or key in names
+            or len(batch) == _BATCH
+        ):
+            yield batch
+            batch, names = [], set()
+        batch.append(action)
+        names.add(key)
+    if batch:
+        yield batch
 
 
 def _chosen(objects: Iterable[T], keys: Collection[ObjectKey]) -> dict[ObjectKey, T]:

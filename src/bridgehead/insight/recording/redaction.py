@@ -1,8 +1,8 @@
 """Replacement of names and addresses in objects, for a recording that its reader may not attribute to anybody.
 
-Everything that does not belong to the API's vocabulary is replaced: names, namespaces, labels, host names, images, uids;
-equal texts by equal ones within a recording. Sentences become "redacted". Annotations of unknown keys and the data of
-ConfigMaps are left out. Numbers, times and ports stay. Addresses: `redacted_addresses`.
+Everything that does not belong to the API's vocabulary is replaced: names, namespaces, labels, host names, images,
+uids; equal texts by equal ones within a recording. Sentences become "redacted". Annotations of unknown keys and the
+data of ConfigMaps are left out. Numbers, times and ports stay. Addresses: `redacted_addresses`.
 
 Pure: no I/O, no clock, no randomness.
 """
