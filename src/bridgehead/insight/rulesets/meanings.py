@@ -73,15 +73,15 @@ _OWN_NFTABLES = (
     (r"reject", "Rejects with an ICMP error: port unreachable."),
     (r"drop", "Drops the packet."),
     (
-        rf"{_DADDR} set .* map @affinity-names",
-        "Replaces the destination by the name of the Service port, for a moment.",
+        rf"(?P<marks>meta mark set meta mark (?:or|\|) \S+ )?{_DADDR} set .* map @affinity-names",
+        "Replaces the destination by the name of the Service port, for a moment{mark}.",
     ),
     (r"jump (?P<target>recall-\S+)", "Uses the client's last backend, if there is one ({target})."),
     (
         r"meta priority set numgen random mod (?P<count>\d+) offset (?P<offset>\d+)",
         "Chooses one of {count} backends{kind} at random.",
     ),
-    (r"meta priority set ct original .* map @affinity-choices", "Looks up the number of the chosen backend."),
+    (r"meta priority set .* map @affinity-choices", "Looks up the number of the chosen backend."),
     (
         r"meta priority set .* map @affinity update @affinity .* dnat (?:ip6? )?to .*@endpoints",
         "Translates to the backend that the client had before, and extends its time.",
@@ -89,7 +89,7 @@ _OWN_NFTABLES = (
     (r"delete @affinity .*", "Forgets a recorded backend that the Service has no more."),
     (r"update @affinity .*", "Records the client and its backend."),
     (
-        r"(?:meta priority set meta priority (?:or|\|) \S+ )?dnat (?:ip6? )?to ct original .*@endpoints",
+        r"(?:meta priority set meta priority (?:or|\|) \S+ )?dnat (?:ip6? )?to .*@endpoints",
         "Translates the destination to the chosen backend.",
     ),
     (
