@@ -32,6 +32,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "backup": ("Cluster on this machine", "Write a backup of the cluster's objects, also while it runs."),
     "restore": ("Cluster on this machine", "Replace a stopped cluster's objects by those of a backup."),
     "wait": ("Any cluster", "Wait until a Service is programmed on every node."),
+    "rules": ("Any cluster", "Show a node's rules, each with the Service that it is there for."),
+    "flows": ("Any cluster", "Show the live connections of Services, by backend."),
+    "diff-modes": ("Any cluster", "Show what differs between two proxy modes, for the cluster's Services."),
     "record": ("Any cluster", "Record the Services of a cluster, and what changes, to a file."),
     "replay": ("Cluster on this machine", "Rebuild a recording's Services in a cluster of its own."),
     "apiserver": ("Parts of a cluster; each also runs alone", "Serve the Kubernetes API."),
@@ -137,7 +140,7 @@ def load(name: str) -> Any:
     from .options import function_for_typer
 
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-    module = importlib.import_module(f"bridgehead.cli.{name}")
+    module = importlib.import_module(f"bridgehead.cli.{name.replace('-', '_')}")
     settings = {"help_option_names": ["-h", "--help"], "max_content_width": 100, **getattr(module, "CONTEXT", {})}
     function = function_for_typer(module.Options, module.command) if hasattr(module, "Options") else module.command
     app.command(name, cls=Command, help=module.__doc__, context_settings=settings)(function)

@@ -25,15 +25,13 @@ from bridgehead.client import ApiClient, ClientConfig, load_kubeconfig
 from bridgehead.client.errors import ClientError, NotFound
 from bridgehead.insight.waiting import NotProgrammed, wait_programmed
 from bridgehead.objects.meta import ObjectKey
-from bridgehead.objects.names import check_dns1123_label
 from bridgehead.objects.times import parse_duration
 
 from .failures import fail, reporting_failures
 from .kubeconfigs import find_kubeconfig
 from .lab_options import StateDir, reporting_errors
 from .parsing import path
-
-_KINDS = ("service", "services", "svc")
+from .service_targets import check_namespace, parse_service
 
 
 def command(
@@ -47,9 +45,8 @@ def command(
     state_dir: StateDir = None,
 ) -> None:
     try:
-        service, seconds = _parse_target(target), parse_duration(timeout)
-        if check_dns1123_label(namespace):
-            raise ValueError(f"{namespace!r} is not the name of a namespace")
+        service, seconds = parse_service(target), parse_duration(timeout)
+        check_namespace(namespace)
     except ValueError as error:
         fail("wait", error, 2)
     with reporting_errors():
@@ -62,14 +59,6 @@ def command(
             fail("wait", f'service/{service} not found in namespace "{namespace}"; -n chooses another namespace')
         except KeyboardInterrupt:
             raise typer.Exit(130) from None
-
-
-def _parse_target(text: str) -> str:
-    """Return the Service's name. Raises ValueError."""
-    kind, slash, name = text.rpartition("/")
-    if (slash and kind.lower() not in _KINDS) or check_dns1123_label(name):
-        raise ValueError(f"{text!r} is not service/NAME")
-    return name
 
 
 async def _wait(config: ClientConfig, key: ObjectKey, seconds: float) -> str:

@@ -11,4 +11,6 @@ speakers    the status pages of the load-balancer speakers
 expectations  the Frontends that a node's kernel should have
 rulesets    a node's rules, each with the Service that it is there for; their comparison with the expected ones
 recording   recordings of a cluster's Services in a file, and the plan of their replay
+flows       live connections by Service
+modes       observable differences between two proxy modes
 """

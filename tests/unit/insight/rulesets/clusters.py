@@ -216,7 +216,7 @@ def clusters(draw: st.DrawFn, mode: str) -> ClusterState:
         type_ = draw(st.sampled_from(("ClusterIP", "NodePort", "LoadBalancer")))
         protocol = draw(st.sampled_from(("TCP", "TCP", "UDP", "SCTP")))
         ips = {4: f"10.96.0.{10 + number}", 6: f"fd00:96::{10 + number}"}
-        port = {"name": draw(st.sampled_from(("", "http"))), "port": 80, "protocol": protocol}
+        port: dict[str, Any] = {"name": draw(st.sampled_from(("", "http"))), "port": 80, "protocol": protocol}
         if type_ != "ClusterIP":
             port["nodePort"] = 30000 + number
         balancer = {4: "203.0.113.7", 6: "2001:db8::7"} if draw(st.booleans()) else {}

@@ -1,0 +1,139 @@
+"""Show the live connections of Services: client, backend, state, bytes, node; and how many each backend has.
+
+The connection tracking of every node is read, or of one (--node). Bytes and ages are shown if the nodes' kernels record
+them (net.netfilter.nf_conntrack_acct, nf_conntrack_timestamp). --watch shows them again every two seconds.
+
+Examples:
+
+    bridgehead flows
+    bridgehead flows service/web --watch
+    bridgehead flows -n kube-system service/kube-dns -o json
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from bridgehead.client.errors import ClientError
+
+from .cluster_access import Cluster, Kubeconfig, Name, Namespace, StateDir, choose_cluster
+from .failures import fail, reporting_failures
+from .service_targets import check_namespace, parse_service
+
+WATCH_SECONDS = 2.0
+_MOST_SHOWN = 100  # connections of a Service, in text
+_CLEAR = "\x1b[H\x1b[2J"
+
+
+def command(
+    target: Annotated[
+        str | None, typer.Argument(metavar="[service/NAME]", show_default=False, help="Only this Service.")
+    ] = None,
+    namespace: Namespace = None,
+    node: Annotated[str | None, typer.Option("--node", show_default=False, help="Only what this node tracks.")] = None,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show them again every two seconds.")] = False,
+    output: Annotated[str | None, typer.Option("--output", "-o", show_default=False, help="json: print JSON.")] = None,
+    kubeconfig: Kubeconfig = None,
+    name: Name = None,
+    state_dir: StateDir = None,
+) -> None:
+    try:
+        service = parse_service(target) if target is not None else ""
+        check_namespace(namespace or "default")
+        if output not in (None, "json"):
+            raise ValueError(f"--output {output!r}: only json is known")
+    except ValueError as error:
+        fail("flows", error, 2)
+    cluster = choose_cluster("flows", kubeconfig, name, state_dir)
+    with reporting_failures("flows", ClientError):
+        try:
+            where = namespace or cluster.config.namespace
+            asyncio.run(_show(cluster, service, where, node, watch=watch, is_json=output == "json"))
+        except KeyboardInterrupt:
+            raise typer.Exit(130) from None
+
+
+async def _show(
+    cluster: Cluster, service: str, namespace: str, node: str | None, *, watch: bool, is_json: bool
+) -> None:
+    async with cluster.connect("bridgehead-flows") as (client, namespaces):
+        while True:
+            text = await _look(client, namespaces, service, namespace, node, is_json=is_json)
+            if watch and not is_json and sys.stdout.isatty():
+                text = _CLEAR + text
+            sys.stdout.write(text)
+            sys.stdout.flush()
+            if not watch:
+                return
+            await asyncio.sleep(WATCH_SECONDS)
+
+
+async def _look(client: Any, namespaces: Any, service: str, namespace: str, node: str | None, *, is_json: bool) -> str:
+    from bridgehead.insight.expectations import expect_node
+    from bridgehead.insight.facts.cluster_reading import read_cluster
+    from bridgehead.insight.facts.network_reading import read_network
+    from bridgehead.insight.facts.network_state import NetworkState, Section
+    from bridgehead.insight.flows import find_flows, service_as_json
+    from bridgehead.insight.network_namespaces import NotEntered
+    from bridgehead.objects.meta import ObjectKey
+
+    from .node_choice import choose_node, describe_missing, require_service
+
+    state = await read_cluster(client)
+    if service:
+        require_service("flows", state, ObjectKey(namespace, service))
+    nodes = [choose_node("flows", state, node)] if node is not None else sorted(state.nodes)
+
+    async def read(name: str) -> NetworkState:
+        try:
+            return await read_network(await namespaces.node(name), (Section.CONNECTIONS,))
+        except NotEntered as error:
+            return NetworkState(unseen={Section.CONNECTIONS: str(error)})
+
+    networks = dict(zip(nodes, await asyncio.gather(*map(read, nodes)), strict=True))
+    expected = {name: expect_node(state, name) for name in nodes}
+    unseen = [*map(str, state.unseen)]
+    for name, network in networks.items():
+        unseen += describe_missing(name, network)
+        if network.is_connections_cut:
+            unseen.append(f"all connections of {name}: it has more than are read at once")
+    found = find_flows(state, networks, expected, {f"{namespace}/{service}"} if service else None)
+    if is_json:
+        services = [service_as_json(one) for one in found if service or one.flows]
+        return f"{json.dumps({'unseen': unseen, 'services': services})}\n"
+    return _as_text(found, unseen, shows_empty=bool(service))
+
+
+def _as_text(found: Any, unseen: list[str], *, shows_empty: bool) -> str:
+    from bridgehead.insight.findings import printable
+    from bridgehead.insight.flows import backend_rows, flow_rows
+
+    from .tables import columns
+
+    parts = [f"could not look at {printable(text)}\n" for text in unseen]
+    for one in found:
+        if not one.flows and not shows_empty:
+            continue
+        opened = sum(flow.is_open for flow in one.flows if not flow.is_relayed)
+        parts.append(f"{printable(one.service)}  {opened} open connection{'s' * (opened != 1)}\n")
+        if one.backends:
+            parts.append(_indented(columns(backend_rows(one.backends))))
+        if one.flows:
+            parts.append(_indented(columns(flow_rows(one.flows[:_MOST_SHOWN]))))
+        if len(one.flows) > _MOST_SHOWN:
+            parts.append(f"  and {len(one.flows) - _MOST_SHOWN} more; -o json has all\n")
+        parts.append("\n")
+    if not any(one.flows for one in found):
+        parts.append("no connections\n")
+    return "".join(parts)
+
+
+def _indented(text: str) -> str:
+    from bridgehead.insight.findings import printable
+
+    return "".join(f"  {printable(line)}\n" for line in text.splitlines())

@@ -1,0 +1,51 @@
+"""The node and the Service that commands look at, and what they could not look at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NoReturn
+
+from bridgehead.insight.facts.cluster_state import ClusterState
+from bridgehead.insight.facts.network_state import NetworkState
+from bridgehead.insight.findings import printable
+from bridgehead.objects.meta import ObjectKey
+from bridgehead.suggestions import did_you_mean
+
+from .failures import fail
+
+
+def choose_node(command: str, state: ClusterState, wanted: str | None) -> str:
+    """Return the wanted node, or the first ready one. Exits with a line if there is none."""
+    if wanted is not None:
+        if state.nodes and wanted not in state.nodes:
+            _lacks(command, f"node {printable(wanted)!r} not found", wanted, state.nodes)
+        return wanted
+    ready = sorted(name for name, node in state.nodes.items() if node.is_ready) or sorted(state.nodes)
+    if not ready:
+        fail(command, "the cluster's nodes are unknown; --node names one")
+    return ready[0]
+
+
+def require_service(command: str, state: ClusterState, key: ObjectKey) -> None:
+    """Exit with a line if there is no such Service, naming others that have the name or a similar one."""
+    if key in state.services or not state.has_seen("services"):
+        return
+    elsewhere = sorted(each.namespace for each in state.services if each.name == key.name)
+    if elsewhere:
+        places = ", ".join(printable(namespace) for namespace in elsewhere[:5])
+        fail(command, f'service/{key.name} not found in namespace "{key.namespace}"; there is one in {places} (-n)')
+    names = [each.name for each in state.services if each.namespace == key.namespace]
+    _lacks(command, f'service/{key.name} not found in namespace "{key.namespace}"', key.name, names)
+
+
+def _lacks(command: str, text: str, wanted: str, names: Iterable[str]) -> NoReturn:
+    fail(command, f"{text}{did_you_mean(wanted, tuple(map(printable, names)))}")
+
+
+def describe_missing(node: str, network: NetworkState) -> Iterator[str]:
+    """Yield a text for each section of a node's network that could not be read; one for all with the same reason."""
+    by_reason: dict[str, list[str]] = {}
+    for section, reason in network.unseen.items():
+        by_reason.setdefault(reason, []).append(section.value)
+    for reason, sections in by_reason.items():
+        yield f"{', '.join(sections)} of {node}: {reason}"
