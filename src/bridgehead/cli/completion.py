@@ -25,7 +25,11 @@ from .parsing import path
 _LIVE_OPTIONS = {"--name": LiveValues.LABS, "--node": LiveValues.NODES}
 # Options of a command line by which a script asks for the values of another lab or namespace.
 _CHOICES = ("--name", "--state-dir", "--namespace", "-n")
-_LIVE_ARGUMENTS = {"logs": LiveValues.PARTS, "shell": LiveValues.NODES, "wait": LiveValues.SERVICES}
+_LIVE_ARGUMENTS = {
+    "logs": LiveValues.PARTS,
+    "shell": LiveValues.NODES,
+    **dict.fromkeys(("wait", "rules", "flows"), LiveValues.SERVICES),
+}
 
 
 class Shell(StrEnum):

@@ -1,8 +1,8 @@
 """Show what differs between two proxy modes, for the Services of this cluster.
 
 Both modes are rendered for one node from the cluster's own objects and the configuration in the ConfigMap kube-proxy.
-Only differences that somebody can observe are listed, and only those that a Service of the cluster has. Nothing is
-changed.
+Only differences that somebody can observe are listed, and only those that a Service of the cluster has. The command
+changes nothing.
 
 Examples:
 

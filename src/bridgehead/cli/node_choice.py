@@ -32,8 +32,8 @@ def require_service(command: str, state: ClusterState, key: ObjectKey) -> None:
         return
     elsewhere = sorted(each.namespace for each in state.services if each.name == key.name)
     if elsewhere:
-        places = ", ".join(printable(namespace) for namespace in elsewhere[:5])
-        fail(command, f'service/{key.name} not found in namespace "{key.namespace}"; there is one in {places} (-n)')
+        namespaces = ", ".join(printable(namespace) for namespace in elsewhere[:5])
+        fail(command, f'service/{key.name} not found in namespace "{key.namespace}"; there is one in {namespaces} (-n)')
     names = [each.name for each in state.services if each.namespace == key.namespace]
     _lacks(command, f'service/{key.name} not found in namespace "{key.namespace}"', key.name, names)
 

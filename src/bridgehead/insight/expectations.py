@@ -41,7 +41,7 @@ _FIRST_EPHEMERAL = 32768  # sockets at higher ports are of clients, mostly
 
 @dataclass(frozen=True, kw_only=True)
 class Expectations:
-    """What the proxy of a node should program.
+    """The Frontends that the proxy of a node should program.
 
     `table`: the Frontends of all Services, and of host ports where the proxy maps them. `problems`: what was left out
     of each Service, and why. `unread`: Services whose EndpointSlices were not read, so that the backends of their

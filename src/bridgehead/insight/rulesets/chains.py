@@ -179,7 +179,7 @@ def _key(family: Family, table: str, chain: str, rule: str) -> FrontendKey | Non
     return None
 
 
-# --- What the chains serve ---------------------------------------------------------------------------------
+# --- Frontends, as the chains serve them ---------------------------------------------------------------------------------
 
 
 def _frontends(listing: Listing) -> dict[FrontendKey, KernelFrontend]:

@@ -31,7 +31,7 @@ from .entries import Entry, KernelFrontend, NodeRules, RulesMode
 from .known import destination_text
 from .meanings import rule_meaning
 
-_MOST = 1000  # differences; more say nothing new
+_MOST = 1000  # differences that are reported
 _MOST_NAMED = 5  # backends in a text
 
 

@@ -52,7 +52,7 @@ def service_part(owner: str) -> str:
 
 @dataclass
 class Found:
-    """What the readers of rules collect."""
+    """The lines that the readers of rules collect, and what these serve."""
 
     entries: list[Entry] = field(default_factory=list)
     unexplained: list[Entry] = field(default_factory=list)
@@ -92,7 +92,7 @@ class Found:
 
 
 def destination_text(key: FrontendKey) -> str:
-    """Return a destination in words: `10.96.0.10:80/tcp`, `node port 30080/tcp`."""
+    """Return the text for a destination: `10.96.0.10:80/tcp`, `node port 30080/tcp`."""
     return f"node port {key.port}/{key.protocol}" if key.is_node_port else str(key)
 
 

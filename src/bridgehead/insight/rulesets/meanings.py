@@ -1,4 +1,4 @@
-"""Rules of service proxies in words: a sentence for each kind of rule, of nftables and of iptables.
+"""Descriptions of the rules of service proxies: a sentence for each kind of rule, of nftables and of iptables.
 
 A rule of no known kind is somebody else's. The sentences are the same for a rule as it is rendered and as nft prints
 it, so that both can be compared. Names and comments of kube-proxy: kubernetes/pkg/proxy/nftables and
@@ -13,7 +13,7 @@ import re
 from functools import lru_cache
 
 _DADDR = r"ip6? daddr"
-_PLACES = r"(?:\{ (?P<places>[^}]*?) \}|(?P<place>\S+))"  # one address or range, or several in braces
+_RANGES = r"(?:\{ (?P<ranges>[^}]*?) \}|(?P<range>\S+))"  # one address or range, or several in braces
 
 # --- nftables, this project's tables -------------------------------------------------------------------------
 
@@ -23,7 +23,7 @@ _OWN_NFTABLES = (
         "Looks up the destination in map services.",
     ),
     (
-        rf"fib daddr type local {_DADDR} != \S+ (?:{_DADDR} {_PLACES} )?"
+        rf"fib daddr type local {_DADDR} != \S+ (?:{_DADDR} {_RANGES} )?"
         rf"{_DADDR} (?:and|&) \S+ \. meta l4proto \. th dport vmap @services",
         "Looks up the port in map services, among node ports, if the destination is an address of this node{at}.",
     ),
@@ -46,7 +46,7 @@ _OWN_NFTABLES = (
     ),
     (rf"ct state new {_DADDR} @cluster-ips reject", "Rejects all else to ports of cluster IPs that no Service has."),
     (
-        rf"ct state invalid,new {_DADDR} {_PLACES} fib daddr type != local drop",
+        rf"ct state invalid,new {_DADDR} {_RANGES} fib daddr type != local drop",
         "Drops packets to cluster IPs that no Service has{at}.",
     ),
     (rf"ct state invalid {_DADDR} @cluster-ips drop", "Drops packets to cluster IPs that were not translated."),
@@ -56,12 +56,12 @@ _OWN_NFTABLES = (
         "Draws one of {count} numbers, and translates to the backend{kind} that has it, if one has{mark}.",
     ),
     (
-        rf"(?:ip6? saddr|iifname) != {_PLACES} meta mark set meta mark (?:or|\|) \S+",
-        "Marks clients outside {place} for masquerading: the backend sees an address of this node.",
+        rf"(?:ip6? saddr|iifname) != {_RANGES} meta mark set meta mark (?:or|\|) \S+",
+        "Marks clients outside {range} for masquerading: the backend sees an address of this node.",
     ),
-    (rf"ip6? saddr != {_PLACES} drop", "Drops clients outside the Service's source ranges{at}."),
+    (rf"ip6? saddr != {_RANGES} drop", "Drops clients outside the Service's source ranges{at}."),
     (
-        rf"(?:ip6? saddr|iifname) {_PLACES} goto (?P<target>\S+)",
+        rf"(?:ip6? saddr|iifname) {_RANGES} goto (?P<target>\S+)",
         "Sends clients that are pods of this node{at} to {target}.",
     ),
     (r"fib saddr type local goto (?P<target>\S+)", "Sends the node itself to {target}."),
@@ -112,23 +112,23 @@ _KUBE_PROXY_NFTABLES = (
     (r".* vmap @firewall-ips", "Checks the client's address where a load-balancer address has source ranges."),
     (r".* vmap @no-endpoint-(?P<target>\w+)", "Rejects or drops {target} without endpoints."),
     (rf"{_DADDR} @cluster-ips reject.*", "Rejects ports of cluster IPs that no Service has."),
-    (rf"{_DADDR} {_PLACES} drop.*", "Drops packets to cluster IPs that no Service has{at}."),
+    (rf"{_DADDR} {_RANGES} drop.*", "Drops packets to cluster IPs that no Service has{at}."),
     (r"(?:meta )?mark set (?:meta )?mark (?:or|\|) \S+", "Marks the connection for masquerading."),
     (r"(?:meta )?mark (?:and|&) \S+ (?:== 0|== 0x0+|!= \S+) return", "Leaves connections without the mark alone."),
     (r"(?:meta )?mark set (?:meta )?mark (?:xor|\^) \S+", "Clears the mark."),
     (r"masquerade(?: fully-random)?", "Masquerades: the backend sees an address of this node as its client."),
     (
-        rf"{_DADDR} \S+ ip6? saddr != {_PLACES} jump mark-for-masquerade.*",
-        "Marks clients outside {place} for masquerading: the backend sees an address of this node.",
+        rf"{_DADDR} \S+ ip6? saddr != {_RANGES} jump mark-for-masquerade.*",
+        "Marks clients outside {range} for masquerading: the backend sees an address of this node.",
     ),
     (rf"{_DADDR} \S+ jump mark-for-masquerade.*", "Marks all clients of the cluster IP for masquerading."),
     (
-        r"ip6? saddr (?P<place>\S+) jump mark-for-masquerade",
+        r"ip6? saddr (?P<range>\S+) jump mark-for-masquerade",
         "Marks a pod that connects to itself for masquerading{at}.",
     ),
     (r"fib saddr type local jump mark-for-masquerade.*", "Marks connections of the node itself for masquerading."),
     (r"jump mark-for-masquerade.*", "Marks all clients for masquerading."),
-    (rf"ip6? saddr {_PLACES} goto (?P<target>service-\S+).*", "Sends clients that are pods{at} to {target}."),
+    (rf"ip6? saddr {_RANGES} goto (?P<target>service-\S+).*", "Sends clients that are pods{at} to {target}."),
     (r"fib saddr type local goto (?P<target>\S+).*", "Sends the node itself to {target}."),
     (r"goto (?P<target>\S+)", "Goes on in {target}."),
     (r"ip6? saddr @\S+ goto (?P<target>\S+)", "Uses the client's last backend, {target}."),
@@ -136,7 +136,7 @@ _KUBE_PROXY_NFTABLES = (
     (r"update @\S+ .*", "Records the client for its backend."),
     (r"meta l4proto \S+ dnat (?:ip6? )?to (?P<target>\S+)", "Translates the destination to {target}."),
     (r"dnat (?:ip6? )?to (?P<target>\S+)", "Translates the destination to {target}."),
-    (rf"ip6? saddr != {_PLACES} drop", "Drops clients outside the Service's source ranges{at}."),
+    (rf"ip6? saddr != {_RANGES} drop", "Drops clients outside the Service's source ranges{at}."),
     (r"reject.*", "Rejects."),
     (r"drop", "Drops the packet."),
     (r"ct state invalid drop", "Drops packets that connection tracking cannot assign to a connection."),
@@ -175,8 +175,8 @@ _IPTABLES = (
     (r"KUBE-POSTROUTING .*--match-set KUBE-(?:6-)?LOOP-BACK .*",
      "Masquerades a pod that connects to itself through a Service."),
     (r"KUBE-POSTROUTING .*-j MASQUERADE.*", "Masquerades: the backend sees an address of this node as its client."),
-    (r"KUBE-(?:SVC|SVL)-\S+ .*! -(?:s|i) (?P<place>\S+) .*-j KUBE-MARK-MASQ",
-     "Marks clients outside {place} for masquerading: the backend sees an address of this node."),
+    (r"KUBE-(?:SVC|SVL)-\S+ .*! -(?:s|i) (?P<range>\S+) .*-j KUBE-MARK-MASQ",
+     "Marks clients outside {range} for masquerading: the backend sees an address of this node."),
     (r"KUBE-(?:SVC|SVL)-\S+ .*-j KUBE-MARK-MASQ", "Marks clients of the cluster IP for masquerading."),
     (r"KUBE-(?:SVC|SVL)-\S+ .*--rcheck --seconds (?P<count>\d+) .*-j (?P<target>KUBE-SEP-\S+)",
      "Uses {target} again for clients that it served within {count} s."),
@@ -188,10 +188,10 @@ _IPTABLES = (
     (r"KUBE-(?:EXT|XLB)-\S+ .*-j KUBE-MARK-MASQ", "Marks all clients for masquerading."),
     (r"KUBE-(?:EXT|XLB)-\S+ .*--src-type LOCAL.*-j (?P<target>KUBE-\S+)",
      "Sends the node itself to {target}: all backends."),
-    (r"KUBE-(?:EXT|XLB)-\S+ -[si] (?P<place>\S+) .*-j (?P<target>KUBE-\S+)",
+    (r"KUBE-(?:EXT|XLB)-\S+ -[si] (?P<range>\S+) .*-j (?P<target>KUBE-\S+)",
      "Sends clients that are pods{at} to {target}: all backends."),
     (r"KUBE-(?:EXT|XLB)-\S+ .*-j (?P<target>KUBE-\S+)", "Goes on in {target}."),
-    (r"KUBE-FW-\S+ .*-s (?P<place>\S+) .*-j (?P<target>KUBE-\S+)", "Lets clients in {place} pass to {target}."),
+    (r"KUBE-FW-\S+ .*-s (?P<range>\S+) .*-j (?P<target>KUBE-\S+)", "Lets clients in {range} pass to {target}."),
     (r"KUBE-FW-\S+ .*-j KUBE-MARK-DROP", "Drops all other clients."),
     (r"KUBE-FW-\S+ .*", "Lets no other client pass: KUBE-PROXY-FIREWALL drops them."),
     (r"KUBE-SEP-\S+ .*-j KUBE-MARK-MASQ", "Marks the pod that connects to itself for masquerading."),
@@ -239,11 +239,11 @@ def rule_meaning(table: str, text: str) -> str:
 
 def _fill(sentence: str, match: re.Match[str]) -> str:
     groups = {name: value for name, value in match.groupdict().items() if value is not None}
-    places = groups.pop("places", None) or groups.pop("place", "")
-    listed = ", ".join(sorted(place.strip() for place in places.split(",") if place.strip()))
+    ranges = groups.pop("ranges", None) or groups.pop("range", "")
+    listed = ", ".join(sorted(one.strip() for one in ranges.split(",") if one.strip()))
     kind = " that clients in the cluster have" if int(groups.get("offset", 0)) > 0x1FFFF else ""
     mark = ", and marks the connection for masquerading" if "marks" in groups else ""
-    values = {"at": f" ({listed})" if listed else "", "kind": kind, "mark": mark, **groups, "place": listed}
+    values = {"at": f" ({listed})" if listed else "", "kind": kind, "mark": mark, **groups, "range": listed}
     if "chance" in values:
         values["chance"] = f"{float(values['chance']):.1%}"
     for name, value in values.items():

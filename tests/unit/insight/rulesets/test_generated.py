@@ -58,7 +58,7 @@ def test_an_element_or_rule_that_is_gone_is_found(mode: str, data: st.DataObject
         if "rule" in item:
             removable.append((listing["nftables"], index))
         elif "map" in item and item["map"]["name"] in ("services", "endpoints"):
-            removable += ((item["map"]["elem"], place) for place in range(len(item["map"]["elem"])))
+            removable += ((item["map"]["elem"], number) for number in range(len(item["map"]["elem"])))
     if not removable:
         return
     where, index = chance.choice(removable)
