@@ -23,6 +23,7 @@ from .meanings import rule_meaning
 TABLES = ("nat", "filter", "mangle")
 _BUILT_IN = ("PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING")
 _ORDER = ("PREROUTING", "OUTPUT", "KUBE-SERVICES", "KUBE-NODEPORTS", "KUBE-NODE-PORT")
+_OF_SERVICES = ("KUBE-FW-", "KUBE-EXT-", "KUBE-XLB-", "KUBE-SVC-", "KUBE-SVL-", "KUBE-SEP-")
 _LAST = ("KUBE-MARK-MASQ", "POSTROUTING", "KUBE-POSTROUTING")
 _HINTS = ("KUBE-IPTABLES-HINT", "KUBE-KUBELET-CANARY", CANARY)  # marks without rules that matter
 
@@ -100,21 +101,26 @@ def try_parse(listing: bytes, family: Family, mechanism: Mechanism, found: Found
 
 
 def _ordered(chains: Mapping[str, list[str]]) -> list[str]:
+    """Return the chains that jump to a proxy's, and the proxy's own, in the order in which a connection passes them."""
+    ranks = {name: rank for rank, name in enumerate((*_ORDER, *_OF_SERVICES, "", *_LAST))}
+
     def rank(name: str) -> tuple[int, str]:
-        if name in _ORDER:
-            return _ORDER.index(name), name
-        return (len(_ORDER) + 1 + _LAST.index(name), name) if name in _LAST else (len(_ORDER), name)
+        prefix = next((one for one in _OF_SERVICES if name.startswith(one)), "")
+        return ranks.get(name, ranks[prefix]), name
 
     return sorted((name for name in chains if name.startswith("KUBE-") or name in _BUILT_IN), key=rank)
 
 
 def _chain(listing: Listing, mode: RulesMode, table: str, chain: str, known: Known, found: Found) -> None:
     counters = listing.counters.get((table, chain), [])
-    for index, rule in enumerate(listing.tables[table][chain]):
+    rules = listing.tables[table][chain]
+    # Some rules of a Service's own chains have no comment.
+    owner_of_chain = next(filter(None, map(owner_in, rules)), "") if chain.startswith(_OF_SERVICES) else ""
+    for index, rule in enumerate(rules):
         if chain in _BUILT_IN and not target_of(rule).startswith("KUBE-"):
             continue
         key = _key(listing.family, table, chain, rule)
-        owner = owner_in(rule)
+        owner = owner_in(rule) or owner_of_chain
         if not owner and key is not None:
             owner = known.owner(key)
         explained, meaning = True, rule_meaning("iptables", f"{chain} {rule}")
@@ -179,7 +185,7 @@ def _key(family: Family, table: str, chain: str, rule: str) -> FrontendKey | Non
     return None
 
 
-# --- Frontends, as the chains serve them ---------------------------------------------------------------------------------
+# --- Frontends, as the chains serve them --------------------------------------------------------------------
 
 
 def _frontends(listing: Listing) -> dict[FrontendKey, KernelFrontend]:

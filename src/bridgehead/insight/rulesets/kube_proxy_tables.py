@@ -61,6 +61,10 @@ def key_of(table: NftTable, container: str, element: Element) -> FrontendKey | N
 
 
 def _frontends(table: NftTable) -> dict[FrontendKey, KernelFrontend]:
+    firewalls = {
+        key_of(table, "firewall-ips", element): table.reachable(element.value.removeprefix("goto "))
+        for element in table.containers.get("firewall-ips", ())
+    }
     found: dict[FrontendKey, KernelFrontend] = {}
     for name in ("service-ips", "service-nodeports"):
         for element in table.containers.get(name, ()):
@@ -74,7 +78,7 @@ def _frontends(table: NftTable) -> dict[FrontendKey, KernelFrontend]:
                 service=element.comment or owner_of(chain),
                 backends=tuple(everywhere),
                 cluster_backends=tuple(cluster) if cluster is not None else None,
-                chains=tuple(table.chain(each) for each in table.reachable(chain)),
+                chains=tuple(table.chain(each) for each in (*firewalls.get(key, ()), *table.reachable(chain))),
             )
     for name in ("no-endpoint-services", "no-endpoint-nodeports"):
         for element in table.containers.get(name, ()):

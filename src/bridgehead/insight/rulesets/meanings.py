@@ -240,7 +240,7 @@ def rule_meaning(table: str, text: str) -> str:
 def _fill(sentence: str, match: re.Match[str]) -> str:
     groups = {name: value for name, value in match.groupdict().items() if value is not None}
     ranges = groups.pop("ranges", None) or groups.pop("range", "")
-    listed = ", ".join(sorted(one.strip() for one in ranges.split(",") if one.strip()))
+    listed = ", ".join(sorted(_host(one.strip()) for one in ranges.split(",") if one.strip()))
     kind = " that clients in the cluster have" if int(groups.get("offset", 0)) > 0x1FFFF else ""
     mark = ", and marks the connection for masquerading" if "marks" in groups else ""
     values = {"at": f" ({listed})" if listed else "", "kind": kind, "mark": mark, **groups, "range": listed}
@@ -249,3 +249,9 @@ def _fill(sentence: str, match: re.Match[str]) -> str:
     for name, value in values.items():
         sentence = sentence.replace(f"{{{name}}}", value)
     return sentence
+
+
+def _host(text: str) -> str:
+    """Return a range as nft prints it: one of a single address without its length."""
+    address, _, length = text.partition("/")
+    return address if length == ("128" if ":" in address else "32") else text
