@@ -146,6 +146,9 @@ def nftables() -> str:
 # ruff: noqa: E501 - lines of iptables-save
 IPTABLES = """\
 *filter
+:INPUT ACCEPT [0:0]
+:FORWARD ACCEPT [0:0]
+:OUTPUT ACCEPT [0:0]
 :KUBE-EXTERNAL-SERVICES - [0:0]
 :KUBE-FIREWALL - [0:0]
 :KUBE-FORWARD - [0:0]
@@ -168,6 +171,10 @@ IPTABLES = """\
 -A KUBE-SERVICES -d 10.96.0.12/32 -p tcp -m comment --comment "default/lonely has no endpoints" -m tcp --dport 80 -j REJECT --reject-with icmp-port-unreachable
 COMMIT
 *nat
+:PREROUTING ACCEPT [0:0]
+:INPUT ACCEPT [0:0]
+:OUTPUT ACCEPT [0:0]
+:POSTROUTING ACCEPT [0:0]
 :KUBE-EXT-AAAAAAAAAAAAAAAA - [0:0]
 :KUBE-EXT-BBBBBBBBBBBBBBBB - [0:0]
 :KUBE-FW-AAAAAAAAAAAAAAAA - [0:0]
