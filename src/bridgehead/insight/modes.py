@@ -42,7 +42,7 @@ def compare_modes(first: Expectations, second: Expectations, services: Iterable[
     wanted = set(services) if services is not None else None
     found: list[Aspect] = []
     for aspect in _ASPECTS:
-        grouped: dict[tuple[str, str], set[str]] = {}
+        grouped: dict[tuple[str, tuple[str, str]], set[str]] = {}
         for frontend in first.table:
             name = str(service_of(frontend.owner))
             if wanted is not None and name not in wanted:
@@ -52,9 +52,12 @@ def compare_modes(first: Expectations, second: Expectations, services: Iterable[
                 continue
             texts = aspect.describe(frontend, first), aspect.describe(other, second)
             if texts[0] != texts[1]:
-                grouped.setdefault(texts, set()).add(name)
-        for texts, names in grouped.items():
-            found.append(Aspect(name=aspect.name, behaviours=texts, services=tuple(sorted(names))))
+                kind = f", {frontend.published_as.value}" if aspect.of_each_address else ""
+                grouped.setdefault((f"{aspect.name}{kind}", texts), set()).add(name)
+        found += (
+            Aspect(name=title, behaviours=texts, services=tuple(sorted(names)))
+            for (title, texts), names in grouped.items()
+        )
     if wanted is None:
         for name, describe in _OF_NODE:
             behaviours = describe(first), describe(second)
@@ -64,9 +67,12 @@ def compare_modes(first: Expectations, second: Expectations, services: Iterable[
 
 
 class _Aspect(NamedTuple):
+    """`of_each_address`: kinds of addresses of a Service may differ, so the name has the kind."""
+
     name: str
     applies: Callable[[Frontend], bool]
     describe: Callable[[Frontend, Expectations], str]
+    of_each_address: bool = False
 
 
 def _by_mode(**texts: str) -> Callable[[Frontend, Expectations], str]:
@@ -98,13 +104,10 @@ def _is_carried(frontend: Frontend, protocol: str) -> bool:
 
 
 def _client_address(frontend: Frontend, expected: Expectations) -> str:
-    if expected.mode == USERSPACE:
-        return "an address of the node whose proxy relays the connection, for every client"
-    match frontend.source_nat:
-        case SourceNat.ALWAYS:
-            return "an address of the node, for every client"
-        case SourceNat.OUTSIDE:
-            return "the address of the client if that is a pod, else an address of the node"
+    if expected.mode == USERSPACE or frontend.source_nat is SourceNat.ALWAYS:
+        return "an address of the node, for every client"
+    if frontend.source_nat is SourceNat.OUTSIDE:
+        return "the address of the client if that is a pod, else an address of the node"
     return "the address of the client"
 
 
@@ -205,7 +208,7 @@ _ASPECTS: Sequence[_Aspect] = (
         lambda one: is_loopback(one.key.address),
         _by_mode(ipvs="not served, with an Event", others="served"),
     ),
-    _Aspect("client address that pods see", _has_backends, _client_address),
+    _Aspect("client address that pods see", _has_backends, _client_address, of_each_address=True),
     _Aspect(
         "externalTrafficPolicy Local",
         lambda one: one.is_local and one.published_as is not Publication.CLUSTER_IP,

@@ -41,7 +41,7 @@ CASES: dict[str, tuple[dict[str, Any], str, str]] = {
     "session affinity": ({"sessionAffinity": "ClientIP"}, "nftables", "iptables"),
     "the cluster IP on an interface": ({}, "nftables", "ipvs"),
     "ping to the cluster IP": ({}, "iptables", "ipvs"),
-    "client address that pods see": ({}, "iptables", "userspace"),
+    "client address that pods see, cluster IP": ({}, "iptables", "userspace"),
     "external IP or load-balancer IP on an interface": ({"externalIPs": ["198.51.100.1"]}, "iptables", "ipvs"),
     "externalTrafficPolicy Local": (
         {"externalIPs": ["198.51.100.1"], "externalTrafficPolicy": "Local"},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from .entries import Entry, NodeRules
+from .entries import Entry, Mechanism, NodeRules
 from .known import destination_text
 
 _FOR_ALL = "for all Services"
@@ -57,8 +57,13 @@ def _shared(rules: NodeRules, own: Iterable[Entry]) -> list[Entry]:
 
 
 def _destination(entry: Entry) -> tuple[bool, tuple[str, str, int]]:
-    """Return the sort key that puts the lines of one destination together, and those of none last."""
+    """Return the sort key that puts the elements of one destination together, and those of none last.
+
+    Rules of iptables keep their order, which has a meaning.
+    """
     key = entry.frontend
+    if entry.mechanism in (Mechanism.IPTABLES, Mechanism.IPTABLES_LEGACY):
+        return False, ("", "", 0)
     return (key is None, ("", "", 0) if key is None else (key.address, key.protocol, key.port))
 
 
