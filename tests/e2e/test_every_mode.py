@@ -405,3 +405,45 @@ def test_w36_a_restarted_proxy_removes_stale_rules(web: Web) -> None:
     assert lab.kubectl(*rollout).returncode == 0
     for node in NODES:
         eventually(lambda node=node: stale not in web.rules(node), message=f"{node} keeps a stale rule")
+
+
+def test_w53_commands_read_rules_and_connections_aloud(web: Web) -> None:
+    address, name, everywhere = web.publish("read", type="NodePort"), f"{web.ns.name}/read", ("-n", web.ns.name)
+    pods = {pod["status"]["podIP"]: f"pod {web.ns.name}/{pod['metadata']['name']}" for pod in web.ns.pods("app=myweb")}
+
+    def ask(*argv: str) -> str:
+        result = web.lab.command(*argv)
+        assert result.returncode == 0, result.stderr
+        return result.stdout
+
+    def read() -> dict[str, object]:
+        found: dict[str, object] = json.loads(ask("rules", "service/read", *everywhere, "--node=node2", "-o", "json"))
+        assert (found["mode"], found["rulesOf"], found["unexplained"]) == (web.mode, [web.mode], [])
+        return found
+
+    entries = eventually(lambda: read()["entries"])
+    assert {entry["service"].rpartition(":")[0] for entry in entries} == {name}
+    assert address in {entry["destination"]["address"] for entry in entries if "destination" in entry}
+    if web.mode != "userspace":  # the kernel knows no backends of it
+        backends = {entry["backend"].rpartition(":")[0] for entry in entries if "backend" in entry}
+        assert backends == pods.keys()
+    text = ask("rules", "service/read", *everywhere, "--mode=ipvs", "--node=node2")
+    assert re.search(r"ipvsadm -Ln would print:\n\n(?s:.)*^TCP  " + re.escape(address) + r":80 rr$", text, re.M)
+    assert all(f"-> {pod}:80" in text for pod in pods)
+
+    assert web.from_pod(f"http://{address}/").returncode == 0
+    (found,) = json.loads(ask("flows", "service/read", *everywhere, "-o", "json"))["services"]
+    assert {each["name"] for each in found["backends"]} == set(pods.values())
+    clients = {each["clientName"] for each in found["connections"]}
+    assert f"pod {web.ns.name}/client" in clients
+    assert {each["backendName"] for each in found["connections"]} & set(pods.values())
+
+    other = next(mode for mode in MODES if mode != web.mode)
+    differences = json.loads(ask("diff-modes", web.mode, other, "service/read", *everywhere, "-o", "json"))[
+        "differences"
+    ]
+    assert "addresses of node ports" in {one["name"] for one in differences} or {web.mode, other} == {
+        "iptables",
+        "userspace",
+    }
+    assert all(one["services"] == [name] for one in differences)

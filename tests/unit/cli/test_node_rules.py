@@ -1,0 +1,75 @@
+"""The command lines of `bridgehead rules`, `flows` and `diff-modes`."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridgehead import cli
+from bridgehead.cli.node_choice import choose_node, describe_missing, require_service
+from bridgehead.insight.facts.network_state import NetworkState, Section
+from bridgehead.objects.meta import ObjectKey
+from tests.unit.insight.rulesets.clusters import cluster, service
+
+
+@pytest.fixture(autouse=True)
+def _no_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
+    for name in ("KUBECONFIG", "BRIDGEHEAD_NAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+
+def run(*arguments: str) -> object:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(list(arguments))
+    return ended.value.code
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (("rules", "pod/web"), "'pod/web' is not service/NAME"),
+        (("rules", "-n", "a/b"), "'a/b' is not the name of a namespace"),
+        (("rules", "-o", "yaml"), "--output 'yaml': only json is known"),
+        (("rules", "--mode", "ebpf"), "--mode 'ebpf'"),
+        (("flows", "deployment/x"), "'deployment/x' is not service/NAME"),
+        (("flows", "-o", "wide"), "--output 'wide'"),
+        (("diff-modes", "nftables", "iptable"), 'did you mean "iptables"?'),
+        (("diff-modes", "nftables", "ipvs", "x/y"), "'x/y' is not service/NAME"),
+    ],
+)
+def test_a_wrong_command_line_is_one_line(
+    arguments: tuple[str, ...], error: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*arguments) == 2
+    err = capsys.readouterr().err
+    assert error in err
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("command", [("rules",), ("flows", "service/web"), ("diff-modes", "nftables", "ipvs")])
+def test_without_a_kubeconfig_the_labs_is_used(command: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(*command, "--name", "nobody") == 1
+    assert "there is no lab" in capsys.readouterr().err
+
+
+def test_the_first_node_is_chosen_and_unknown_ones_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    state = cluster([])
+    assert choose_node("rules", state, None) == "node1"
+    assert choose_node("rules", state, "node2") == "node2"
+    with pytest.raises(SystemExit):
+        choose_node("rules", state, "node3\x1b")
+    assert "node 'node3?' not found" in capsys.readouterr().err
+
+
+def test_a_service_of_another_namespace_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    state = cluster([service("web", "shop", clusterIPs=["10.96.0.10"])])
+    require_service("rules", state, ObjectKey("shop", "web"))
+    with pytest.raises(SystemExit):
+        require_service("rules", state, ObjectKey("default", "web"))
+    assert "there is one in shop (-n)" in capsys.readouterr().err
+
+
+def test_sections_with_one_reason_are_one_line() -> None:
+    network = NetworkState(unseen={Section.NFTABLES: "no exec", Section.IPTABLES: "no exec", Section.ROUTES: "x"})
+    assert list(describe_missing("node1", network)) == ["nftables, iptables of node1: no exec", "routes of node1: x"]
