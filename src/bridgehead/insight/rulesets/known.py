@@ -76,12 +76,12 @@ class Found:
         packets, size = counter or (None, None)
         entry = Entry(
             mechanism=mechanism,
-            container=printable(container),
-            text=printable(text, LONGEST),
-            meaning=printable(meaning, LONGEST),
+            container=_shown(container),
+            text=_shown(text),
+            meaning=_shown(meaning),
             mode=mode,
             frontend=frontend,
-            service=printable(service),
+            service=_shown(service),
             backend=join_host_port(*backend) if backend is not None else "",
             packets=packets,
             bytes=size,
@@ -89,6 +89,11 @@ class Found:
         self.entries.append(entry)
         if not explained:
             self.unexplained.append(entry)
+
+
+def _shown(text: str) -> str:
+    """Return the text, bounded and without control characters; nearly all are so already."""
+    return text if len(text) <= LONGEST and text.isprintable() else printable(text, LONGEST)
 
 
 def destination_text(key: FrontendKey) -> str:

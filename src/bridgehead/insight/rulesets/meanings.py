@@ -230,11 +230,29 @@ def rule_meaning(table: str, text: str) -> str:
 
     `table`: `own` or `kube-proxy` (the text is nft's), or `iptables` (the text is iptables-save's, without "-A ").
     """
-    for pattern, sentence in _COMPILED[table]:
+    patterns = _COMPILED[table]
+    if table == "iptables":
+        chain = text.partition(" ")[0]
+        patterns = _of_chain(f"{chain[:_KIND]}X" if chain.startswith(_PER_SERVICE) else chain)
+    for pattern, sentence in patterns:
         match = pattern.fullmatch(text)
         if match is not None:
             return _fill(sentence, match)
     return ""
+
+
+_PER_SERVICE = ("KUBE-SVC-", "KUBE-SVL-", "KUBE-SEP-", "KUBE-EXT-", "KUBE-XLB-", "KUBE-FW-")
+_KIND = len("KUBE-SVC-")
+
+
+@lru_cache(maxsize=256)
+def _of_chain(chain: str) -> _Compiled:
+    """Return the patterns of a chain's rules: the first word of a pattern is one of the chain's name."""
+    return tuple(
+        (pattern, sentence)
+        for pattern, sentence in _COMPILED["iptables"]
+        if re.fullmatch(pattern.pattern.split(" ", 1)[0], chain)
+    )
 
 
 def _fill(sentence: str, match: re.Match[str]) -> str:

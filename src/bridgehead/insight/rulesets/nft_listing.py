@@ -10,7 +10,7 @@ import msgspec
 
 from bridgehead.proxy.address_texts import Family
 
-from .nft_text import counter_of, element_text, expression, rule_text, targets_of
+from .nft_text import counter_of, expression, rule_text, targets_of
 
 _FAMILIES: dict[str, Family] = {"ip": 4, "ip6": 6}
 
@@ -110,8 +110,9 @@ def _add(tables: dict[tuple[Family, str], NftTable], names: Collection[str], kin
 
 def _element(element: Any) -> Element:
     key, value = element if isinstance(element, list) else (element, None)
+    text = bare = expression(key)
     comment = ""
-    bare = key
     if isinstance(key, dict) and "elem" in key:
-        comment, bare = str(key["elem"].get("comment") or ""), key["elem"]["val"]
-    return Element(expression(bare), expression(value) if value is not None else "", comment, element_text(element))
+        comment, bare = str(key["elem"].get("comment") or ""), expression(key["elem"]["val"])
+    shown = expression(value) if value is not None else ""
+    return Element(bare, shown, comment, f"{text} : {shown}" if value is not None else text)

@@ -67,25 +67,30 @@ def element_text(element: Any) -> str:
 
 def expression(value: Any, *, is_hex: bool = False) -> str:
     """Return the text of an expression. `is_hex`: a number is a mark."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict):
+        for name, content in value.items():
+            render = _EXPRESSIONS.get(name)
+            if render is not None:
+                return render(content)
+            if content is None:  # a verdict
+                return str(name)
+        return _as_json(value)
     if isinstance(value, bool):
         return "exists" if value else "missing"
     if isinstance(value, int):
         return f"0x{value & 0xFFFFFFFF:08x}" if is_hex else str(value)
     if isinstance(value, list):
         return ",".join(expression(one, is_hex=is_hex) for one in value)
-    if not isinstance(value, dict):
-        return str(value)
-    for operator in _BITWISE:
-        if operator in value and isinstance(value[operator], list):
-            marked = any(map(_is_mark, value[operator]))
-            return f" {operator} ".join(expression(one, is_hex=marked) for one in value[operator])
-    for name, content in value.items():
-        render = _EXPRESSIONS.get(name)
-        if render is not None:
-            return render(content)
-        if content is None:  # a verdict
-            return str(name)
-    return _as_json(value)
+    return str(value)
+
+
+def _bitwise(operator: str, operands: Any) -> str:
+    if not isinstance(operands, list):
+        return _as_json({operator: operands})
+    is_hex = any(map(_is_mark, operands))
+    return f" {operator} ".join(expression(one, is_hex=is_hex) for one in operands)
 
 
 def _is_mark(value: Any) -> bool:
@@ -164,6 +169,7 @@ _EXPRESSIONS: dict[str, Callable[[Any], str]] = {
     "range": lambda both: "-".join(map(expression, both)),
     "goto": lambda one: f"goto {one['target']}",
     "jump": lambda one: f"jump {one['target']}",
+    **{operator: partial(_bitwise, operator) for operator in _BITWISE},
 }
 
 
