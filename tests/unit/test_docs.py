@@ -40,7 +40,7 @@ def test_links_and_files_exist(page: Path) -> None:
 def test_documented_commands_accept_their_arguments(page: Path) -> None:
     for quoted, shown in COMMAND.findall(page.read_text("utf-8")):
         line = (quoted or shown).partition(" #")[0].partition("   ")[0]
-        [name] = re.findall(r"^[a-z]+", line)
+        [name] = re.findall(r"^[a-z]+(?:-[a-z]+)*", line)
         assert name in cli.COMMANDS, line
         own = line.partition(" -- ")[0]  # what follows is the command of `exec`
         known = {option for param in cli.load(name).params for option in (*param.opts, *param.secondary_opts)}

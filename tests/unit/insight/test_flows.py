@@ -73,7 +73,7 @@ def test_one_connection_that_two_nodes_see_is_one() -> None:
     assert (flow.backend, flow.nodes) == (ONE, ("node1", "node2"))
 
 
-def test_a_node_that_masquerades_on_the_way_does_not_hide_the_client() -> None:
+def test_a_node_that_masquerades_does_not_hide_the_client() -> None:
     destination, outside = AddressPort(NODE1, 30080), AddressPort(NODE2, 61000)
     forwarded = connection(("10.244.2.9", 7), destination, destination, reply_destination=outside)
     translated = connection(outside, destination, ONE)
