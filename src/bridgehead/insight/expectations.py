@@ -46,7 +46,7 @@ class Expectations:
     `table`: the Frontends of all Services, and of host ports where the proxy maps them. `problems`: what was left out
     of each Service, and why. `unread`: Services whose EndpointSlices were not read, so that the backends of their
     Frontends are unknown. `mode`: the mode in use, as the proxy publishes it, or that of the configuration.
-    `is_bridgehead`: the proxy is this project's; of another one, names and details of the rules differ.
+    `is_bridgehead`: the proxy is this project's and runs; of another one, names and details of the rules differ.
     `config_problem`: why the configuration could not be used, and the defaults are assumed; "" otherwise.
     """
 
@@ -117,7 +117,7 @@ def expect_node(state: ClusterState, node: str, network: NetworkState | None = N
     return Expectations(
         node=node,
         mode=in_use,
-        is_bridgehead=progress is not None,
+        is_bridgehead=progress is not None and progress.expires > state.now,
         config=config,
         facts=facts,
         settings=settings,

@@ -31,6 +31,7 @@ from .entries import Entry, KernelFrontend, NodeRules, RulesMode
 from .known import destination_text
 from .meanings import rule_meaning
 
+_OF_NFTABLES = (RulesMode.NFTABLES, RulesMode.KUBE_PROXY_NFTABLES)
 _MOST = 1000  # differences that are reported
 _MOST_NAMED = 5  # backends in a text
 
@@ -63,6 +64,8 @@ def compare(expected: Expectations, rules: NodeRules) -> list[Difference]:
     mode = rules_mode(expected)
     if mode is None:
         return []
+    if mode in _OF_NFTABLES and mode not in rules.frontends:  # whose proxy it is may be unknown
+        mode = next((other for other in _OF_NFTABLES if other in rules.frontends), mode)
     found = [
         Difference(kind=Kind.OTHER_MODE, text=f"There are rules of mode {other}; the mode in use is {mode}.")
         for other in rules.modes
@@ -82,7 +85,7 @@ def compare(expected: Expectations, rules: NodeRules) -> list[Difference]:
             found.append(_foreign(key, present, rules))
         if len(found) > _MOST:
             break
-    if expected.is_bridgehead:
+    if expected.is_bridgehead and mode is not RulesMode.KUBE_PROXY_NFTABLES:
         named = {difference.service for difference in found}
         found += (one for one in _compare_chains(expected, rules, mode) if not one.service or one.service not in named)
     return found[:_MOST]

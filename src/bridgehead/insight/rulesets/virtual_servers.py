@@ -139,15 +139,18 @@ def _frontends(
             cluster[keys.of(*endpoint)] = by_mark[element.family, element.mark]
         if element.base == sets.DROPPED:
             dropped.add(keys.of(*endpoint))
-    found = {}
+    found: dict[FrontendKey, KernelFrontend] = {}
     for server in servers:
         if server.mark:
             continue
         key = keys.of(server.address, server.protocol, server.port)
+        backends = _serving(server.destinations)
+        if key in found:  # a node port has a virtual server on each address: only what all have counts
+            backends = tuple(one for one in backends if one in found[key].backends)
         found[key] = KernelFrontend(
             key=key,
             service=known.owner(key),
-            backends=_serving(server.destinations),
+            backends=backends,
             cluster_backends=cluster.get(key),
         )
     for key in (dropped | cluster.keys()) - found.keys():

@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridgehead.insight.expectations import expect_node
-from bridgehead.insight.facts.network_state import NetworkState
+from bridgehead.insight.facts.network_state import Destination, NetworkState, VirtualServer
 from bridgehead.insight.rulesets import kube_proxy_tables
 from bridgehead.insight.rulesets.chains import owner_in
+from bridgehead.insight.rulesets.comparison import Kind, compare
 from bridgehead.insight.rulesets.entries import Mechanism, RulesMode
 from bridgehead.insight.rulesets.nft_text import duration, rule_text
 from bridgehead.insight.rulesets.reading import read_rules
@@ -195,3 +196,33 @@ def test_listeners_of_mode_userspace_have_their_service() -> None:
     (listener,) = (entry for entry in rules.entries if entry.mechanism is Mechanism.LISTENER)
     assert (listener.service, listener.frontend) == ("default/web:http", FrontendKey("10.96.0.10", "tcp", 80))
     assert rules.mode is RulesMode.USERSPACE
+
+
+def test_tables_of_a_proxy_that_publishes_nothing_are_compared() -> None:
+    kernel = kernel_of(expect(cluster([WEB], SLICES)))
+    unknown = expect(cluster([WEB], SLICES, is_bridgehead=False))
+    assert unknown.mode == "nftables"
+    assert compare(unknown, read_rules(kernel, unknown.table, unknown.table.cluster_ips())) == []
+
+
+def test_rules_of_another_mode_are_a_difference() -> None:
+    expected = expect(cluster([WEB], SLICES))
+    kernel = kernel_of(expected)
+    both = msgspec.structs.replace(kernel, iptables={4: IPTABLES.encode()})
+    found = compare(expected, read_rules(both, expected.table, expected.table.cluster_ips()))
+    assert [(one.kind, one.text) for one in found] == [
+        (Kind.OTHER_MODE, "There are rules of mode iptables; the mode in use is nftables.")
+    ]
+
+
+def test_a_node_port_of_ipvs_has_the_backends_that_all_its_virtual_servers_have() -> None:
+    def server(address: str, *backends: str) -> VirtualServer:
+        destinations = tuple(Destination(address=one, port=80, weight=1, forwarding="Masq") for one in backends)
+        return VirtualServer(protocol="tcp", address=address, port=30080, scheduler="rr", destinations=destinations)
+
+    servers = server("10.0.0.201", "10.244.1.2", "10.244.1.3"), server("10.1.0.201", "10.244.1.3")
+    rules = read_rules(NetworkState(virtual_servers=servers, ip_sets=b"add KUBE-NODE-PORT-TCP 30080"))
+    found = rules.frontends[RulesMode.IPVS]
+    assert [(key, one.backends) for key, one in found.items()] == [
+        (FrontendKey("0.0.0.0", "tcp", 30080), (("10.244.1.3", 80),))
+    ]
