@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import time
 from typing import Annotated, Any
 
 import typer
@@ -64,8 +65,9 @@ async def _show(
     async with cluster.connect("bridgehead-flows") as (client, namespaces):
         while True:
             text = await _look(client, namespaces, service, namespace, node, is_json=is_json)
-            if watch and not is_json and sys.stdout.isatty():
-                text = _CLEAR + text
+            if watch and not is_json:
+                clear = _CLEAR if sys.stdout.isatty() else ""
+                text = f"{clear}{time.strftime('%H:%M:%S')}\n{text}"
             sys.stdout.write(text)
             sys.stdout.flush()
             if not watch:

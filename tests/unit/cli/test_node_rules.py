@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import re
+from collections.abc import AsyncIterator
+
 import pytest
 
 from bridgehead import cli
+from bridgehead.cli import flows
 from bridgehead.cli.node_choice import choose_node, describe_missing, require_service
 from bridgehead.insight.facts.network_state import NetworkState, Section
 from bridgehead.objects.meta import ObjectKey
@@ -73,3 +79,32 @@ def test_a_service_of_another_namespace_is_named(capsys: pytest.CaptureFixture[s
 def test_sections_with_one_reason_are_one_line() -> None:
     network = NetworkState(unseen={Section.NFTABLES: "no exec", Section.IPTABLES: "no exec", Section.ROUTES: "x"})
     assert list(describe_missing("node1", network)) == ["nftables, iptables of node1: no exec", "routes of node1: x"]
+
+
+def test_watched_flows_are_plain_text_with_the_time_when_the_output_is_no_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    looks = iter(("first\n", "second\n"))
+
+    async def look(*_: object, **__: object) -> str:
+        return next(looks)
+
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 2:
+            raise KeyboardInterrupt
+
+    class Connected:
+        @contextlib.asynccontextmanager
+        async def connect(self, _: str) -> AsyncIterator[tuple[None, None]]:
+            yield None, None
+
+    monkeypatch.setattr(flows, "_look", look)
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    shown = flows._show(Connected(), "", "default", None, watch=True, is_json=False)  # type: ignore[arg-type]
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(shown)
+    assert re.fullmatch(r"\d\d:\d\d:\d\d\nfirst\n\d\d:\d\d:\d\d\nsecond\n", capsys.readouterr().out)
+    assert pauses == [flows.WATCH_SECONDS] * 2
