@@ -87,7 +87,7 @@ def test_without_ranges_of_cluster_ips_mode_iptables_rejects_no_undefined_ports(
     )
 
 
-@examples(40)
+@examples(15)
 @given(st.data())
 def test_a_mode_does_not_differ_from_itself(data: st.DataObject) -> None:
     state = data.draw(clusters("nftables"))

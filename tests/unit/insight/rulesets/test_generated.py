@@ -25,7 +25,7 @@ def read(expected: Expectations, kernel: NetworkState) -> NodeRules:
 
 
 @pytest.mark.parametrize("mode", MODES)
-@examples(60)
+@examples(30)
 @given(st.data())
 def test_rendered_rules_are_what_is_expected(mode: str, data: st.DataObject) -> None:
     expected = expect(data.draw(clusters(mode)))
@@ -47,7 +47,7 @@ def test_rendered_rules_are_what_is_expected(mode: str, data: st.DataObject) -> 
 
 
 @pytest.mark.parametrize("mode", ["nftables", "userspace"])
-@examples(60)
+@examples(30)
 @given(st.data(), st.randoms(use_true_random=False))
 def test_an_element_or_rule_that_is_gone_is_found(mode: str, data: st.DataObject, chance: random.Random) -> None:
     expected = expect(data.draw(clusters(mode)))
@@ -67,7 +67,7 @@ def test_an_element_or_rule_that_is_gone_is_found(mode: str, data: st.DataObject
     assert compare(expected, read(expected, changed)) != []
 
 
-@examples(60)
+@examples(30)
 @given(st.data(), st.randoms(use_true_random=False))
 def test_a_rule_of_iptables_that_is_gone_is_found(data: st.DataObject, chance: random.Random) -> None:
     expected = expect(data.draw(clusters("iptables")))
@@ -80,7 +80,7 @@ def test_a_rule_of_iptables_that_is_gone_is_found(data: st.DataObject, chance: r
     assert compare(expected, read(expected, changed)) != []
 
 
-@examples(60)
+@examples(30)
 @given(st.data(), st.randoms(use_true_random=False))
 def test_a_virtual_server_that_is_gone_is_found(data: st.DataObject, chance: random.Random) -> None:
     expected = expect(data.draw(clusters("ipvs")))

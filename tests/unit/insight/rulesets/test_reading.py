@@ -42,7 +42,7 @@ def parts(document: Any) -> list[tuple[Any, Any]]:
     return [each for key in keys for each in [(document, key), *parts(document[key])]]
 
 
-@examples(150)
+@examples(60)
 @given(st.data())
 def test_any_listing_of_nft_has_a_result(data: st.DataObject) -> None:
     expected = expect(cluster([WEB], SLICES))
@@ -64,7 +64,7 @@ def test_a_listing_that_is_none_has_no_entries(listing: bytes) -> None:
     assert read_rules(NetworkState(nftables=listing)).entries == ()
 
 
-@examples(100)
+@examples(50)
 @given(st.binary(max_size=200), st.binary(max_size=100))
 def test_any_output_of_iptables_and_ipset_has_a_result(text: bytes, sets: bytes) -> None:
     listing = IPTABLES.encode() + text
