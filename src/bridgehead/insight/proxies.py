@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from bridgehead.objects.coordination import Lease
 from bridgehead.objects.core import Pod
-from bridgehead.objects.progress import read_progress
+from bridgehead.objects.progress import Progress, read_progress
 
-_LABEL = ("k8s-app", "kube-proxy")  # of the DaemonSet's pods, as kubeadm has it
+LABEL = ("k8s-app", "kube-proxy")  # of the DaemonSet's pods, as kubeadm has it
 
 
 class ProxyState(NamedTuple):
@@ -24,11 +24,18 @@ class ProxyState(NamedTuple):
 
 def proxy_states(nodes: Iterable[str], pods: Iterable[Pod], leases: Iterable[Lease]) -> dict[str, ProxyState]:
     """Return the state of each node's proxy, from its pod and from the Lease in which it publishes its progress."""
-    published = {proxy.node: proxy.mode for proxy in filter(None, map(read_progress, leases))}
+    return states_of_progress(nodes, pods, filter(None, map(read_progress, leases)))
+
+
+def states_of_progress(
+    nodes: Iterable[str], pods: Iterable[Pod], progress: Iterable[Progress]
+) -> dict[str, ProxyState]:
+    """Return the states as `proxy_states` does, from Leases that were read before."""
+    published = {proxy.node: proxy.mode for proxy in progress}
     running = {
         pod.spec.node_name: pod
         for pod in sorted(pods, key=lambda pod: not pod.is_terminating)  # the successor of a terminating pod counts
-        if pod.metadata.namespace == "kube-system" and pod.metadata.labels.get(_LABEL[0]) == _LABEL[1]
+        if pod.metadata.namespace == "kube-system" and pod.metadata.labels.get(LABEL[0]) == LABEL[1]
     }
     found = {}
     for node in nodes:

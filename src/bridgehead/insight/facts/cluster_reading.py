@@ -85,6 +85,7 @@ class _Reading:
             ),
             "network_policies": self._untyped(self._paths("networking.k8s.io/v1", "networkpolicies"), ""),
             "ingresses": self._untyped(self._paths("networking.k8s.io/v1", "ingresses"), ""),
+            "ingress_classes": self._untyped(["/apis/networking.k8s.io/v1/ingressclasses"], ""),
             "workloads": self._joined(
                 self._untyped(self._paths("apps/v1", plural), kind) for kind, plural in _WORKLOADS.items()
             ),

@@ -45,6 +45,7 @@ class ClusterState:
     service_cidrs: tuple[str, ...] = ()
     network_policies: Sequence[Json] = ()
     ingresses: Sequence[Json] = ()
+    ingress_classes: Sequence[Json] = ()
     workloads: Sequence[Json] = ()  # Deployments, StatefulSets, DaemonSets, with `kind`
     address_pools: Sequence[Json] = ()  # IPAddressPools of MetalLB and Eips of OpenELB, with `kind`
     unseen: tuple[Unseen, ...] = ()
@@ -81,8 +82,18 @@ class ClusterState:
         selector = service.spec.selector
         if not selector:
             return ()
-        wanted = selector.items()
-        return [pod for pod in self.pods_in(service.metadata.namespace) if wanted <= pod.metadata.labels.items()]
+        namespace, wanted = service.metadata.namespace, selector.items()
+        candidates = min((self._pods_by_label.get((namespace, *label), ()) for label in wanted), key=len)
+        return [pod for pod in candidates if wanted <= pod.metadata.labels.items()]
+
+    @cached_property
+    def _pods_by_label(self) -> Mapping[tuple[str, str, str], Sequence[Pod]]:
+        """Pods by namespace, key and value of each of their labels: thousands of selectors are evaluated."""
+        found: dict[tuple[str, str, str], list[Pod]] = {}
+        for pod in self.pods.values():
+            for key, value in pod.metadata.labels.items():
+                found.setdefault((pod.metadata.namespace, key, value), []).append(pod)
+        return found
 
     def matching_pods(self, namespace: str, selector: Selector) -> Sequence[Pod]:
         return [pod for pod in self.pods_in(namespace) if selector.matches(pod.metadata.labels)]

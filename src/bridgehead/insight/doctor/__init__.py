@@ -1,0 +1,29 @@
+"""`bridgehead doctor`: one verdict and one fix for each broken Service, the first cause first.
+
+catalogue       all causes, in order of precedence, each with an explanation and an example
+diagnosis       facts -> `Diagnosis`; the tables of checks
+reading         gathers the facts from the API and from pods
+subjects        the facts, and a Service with what belongs to it
+near_names      names and labels with a typing error
+policy_rules    NetworkPolicies, parsed and evaluated
+
+Families of causes, one module each. A check is a pure function of the facts, and of a Service for those in
+`SERVICE_CHECKS`, and yields findings:
+
+service_lookup  no such Service or port
+selectors       no pods: the selector, or neither selector nor Endpoints
+pods            pods that are not ready, and why
+ports           target ports that nobody has, or on which nothing listens
+slices          EndpointSlices and Endpoints
+policies        traffic policies, hints, source ranges, affinity
+external_names  Services of type ExternalName
+addresses       cluster IPs, external IPs, Services of another proxy
+load_balancers  Services that wait for an address, or are not announced
+headless        headless Services and StatefulSets
+proxies         the nodes' service proxies
+names           the cluster's DNS and the settings of pods
+networkpolicies NetworkPolicies that forbid connections
+ingresses       Ingresses
+nodes           nodes, and addresses that two of them have
+certificates    certificates near their end
+"""
