@@ -179,8 +179,8 @@ def _pool_networks(facts: Facts) -> list[tuple[int, int]]:
         spec = mapping(pool.get("spec"))
         texts = spec.get("addresses") if pool.get("kind") == "IPAddressPool" else [spec.get("address")]
         for text in texts if isinstance(texts, list) else []:
-            if isinstance(text, str) and (numbers := _range(text)) is not None:
-                found.append(numbers)
+            numbers = _range(text) if isinstance(text, str) else None
+            found += [numbers] if numbers is not None else []
     return found
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from bridgehead.insight.findings import Finding, Severity
+from bridgehead.objects.core import ServicePort
 from bridgehead.objects.meta import ObjectKey
 
 from .near_names import nearest
@@ -61,10 +62,13 @@ def _backend(key: ObjectKey, name: str, port: int | str | None, where: str, fact
             fix=edit,
             evidence=[
                 where,
-                "its ports: "
-                f"{names_of(f'{each.port} ({each.name})' if each.name else str(each.port) for each in service.spec.ports)}",
+                f"its ports: {names_of(_describe(each) for each in service.spec.ports)}",
             ],
         )
+
+
+def _describe(port: ServicePort) -> str:
+    return f"{port.port} ({port.name})" if port.name else str(port.port)
 
 
 def _class(key: ObjectKey, metadata: Mapping[str, Any], spec: Mapping[str, Any], facts: Facts) -> Iterator[Finding]:

@@ -122,7 +122,8 @@ def _pending(view: ServiceView, cause: str, message: str) -> Finding:
     fix = _FIXES.get(cause, "")
     match cause:
         case "LoadBalancerWrongClass":
-            fix = f"use the class of the load balancer that runs, in a new Service: {view.kubectl('delete', 'service', view.key.name)}"
+            delete = view.kubectl("delete", "service", view.key.name)
+            fix = f"create the Service anew with the class of the load balancer that runs, after {delete}"
         case "LoadBalancerAddressOutsidePools" if view.spec.load_balancer_ip:
             fix = view.patch('{"spec":{"loadBalancerIP":null}}')
         case _ if not fix:

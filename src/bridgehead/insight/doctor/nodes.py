@@ -6,6 +6,7 @@ Pure: no I/O, no clock, no randomness.
 from __future__ import annotations
 
 import ipaddress
+import itertools
 from collections.abc import Iterator
 
 from bridgehead.insight.findings import Finding, Severity
@@ -82,7 +83,7 @@ def _overlapping_pod_cidrs(
 ) -> Iterator[Finding]:
     """Compare neighbours in the order of addresses: of two ranges that overlap, one contains the other."""
     ordered = sorted(ranges, key=lambda each: (each[0].version, int(each[0].network_address), each[0].prefixlen))
-    for (network, name), (following, other) in zip(ordered, ordered[1:], strict=False):
+    for (network, name), (following, other) in itertools.pairwise(ordered):
         if (
             name != other
             and network.version == following.version

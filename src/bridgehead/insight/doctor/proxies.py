@@ -38,10 +38,9 @@ def check_proxies(facts: Facts) -> Iterator[Finding]:
         pod = pods.get(name)
         is_silent = progress is not None and _is_silent(progress, facts)
         logs = kubectl(SYSTEM, "logs", pod.metadata.name if pod is not None else "daemonset/kube-proxy")
-        if pod is None or not pod.is_ready:
-            if progress is None or is_silent or pod is not None:
-                yield from _not_running(subject, name, states[name], pod, facts)
-                continue
+        if (pod is None or not pod.is_ready) and (progress is None or is_silent or pod is not None):
+            yield from _not_running(subject, name, states[name], pod, facts)
+            continue
         if is_silent and progress is not None:
             yield make_finding(
                 "ProxySilent",
