@@ -50,7 +50,7 @@ def check_pods(view: ServiceView, facts: Facts) -> Iterator[Finding]:
     problems: dict[str, list[tuple[Pod, PodProblem]]] = {}
     is_broken = not view.ready_pods
     for pod in view.pods:
-        if pod.is_ready and not pod.is_terminating:
+        if pod.is_ready and not pod.is_terminating and not pod.is_finished:
             continue
         if not is_broken and (pod.is_finished or pod.is_terminating or _is_young(pod, facts)):
             continue
