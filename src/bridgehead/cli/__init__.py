@@ -31,6 +31,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "image": ("Cluster on this machine", "List, pull, load, save, remove and build images."),
     "backup": ("Cluster on this machine", "Write a backup of the cluster's objects, also while it runs."),
     "restore": ("Cluster on this machine", "Replace a stopped cluster's objects by those of a backup."),
+    "doctor": ("Any cluster", "Show why Services do not work, and the fix of each cause."),
     "wait": ("Any cluster", "Wait until a Service is programmed on every node."),
     "rules": ("Any cluster", "Show a node's rules, each with the Service that it is there for."),
     "flows": ("Any cluster", "Show the live connections of Services, by backend."),

@@ -9,6 +9,7 @@ programmed  whether every node's kernel has a Service's present state; `waiting`
 proxies     the mode and the problems of each node's proxy
 speakers    the status pages of the load-balancer speakers
 expectations  the Frontends that a node's kernel should have
+doctor      causes for which Services do not work: the catalogue, the checks, the diagnosis
 rulesets    a node's rules, each with the Service that it is there for; their comparison with the expected ones
 recording   recordings of a cluster's Services in a file, and the plan of their replay
 flows       live connections by Service

@@ -76,7 +76,7 @@ def broken(
     return register
 
 
-# --- Names ------------------------------------------------------------------------------------------------------
+# --- Names ---------------------------------------------------------------------------------------------------
 
 
 @broken("ServiceInOtherNamespace", "service/default/api")
@@ -130,7 +130,7 @@ def _alias(world: World, name: str) -> None:
     world.add(service("alias", type="ExternalName", external_name=name, ip_families=()))
 
 
-# --- Selectors ----------------------------------------------------------------------------------------------------
+# --- Selectors -----------------------------------------------------------------------------------------------
 
 
 @broken("SelectorMisspelled")
@@ -188,7 +188,7 @@ def no_selector_and_no_endpoints(world: World) -> None:
     del world.endpoints[DB]
 
 
-# --- Pods ---------------------------------------------------------------------------------------------------------
+# --- Pods ----------------------------------------------------------------------------------------------------
 
 
 @broken("ImagePullFailing")
@@ -309,6 +309,11 @@ def readiness_probe_asks_an_unknown_name(world: World) -> None:
     world.make_unready("api", "shop")
 
 
+@broken("PodsNotReady")
+def pods_are_not_ready_without_a_probe(world: World) -> None:
+    world.make_unready("web")
+
+
 @broken("StartupProbeFailing")
 def startup_probe_fails(world: World) -> None:
     world.change_containers("web", startup_probe=Probe(http_get=HTTPGetAction(port=80)))
@@ -362,7 +367,7 @@ def node_of_all_pods_was_deleted(world: World) -> None:
     world.make_unready("web")
 
 
-# --- Ports --------------------------------------------------------------------------------------------------------
+# --- Ports ---------------------------------------------------------------------------------------------------
 
 
 @broken("TargetPortNameMissing")
@@ -431,7 +436,7 @@ def headless_service_with_another_target_port(world: World) -> None:
     world.change_service("api", "shop", cluster_ip="None", cluster_ips=("None",))
 
 
-# --- Endpoints ------------------------------------------------------------------------------------------------------
+# --- Endpoints -----------------------------------------------------------------------------------------------
 
 
 @broken("FamilyWithoutPods", "service/shop/api")
@@ -499,7 +504,7 @@ def two_pods_have_one_address(world: World) -> None:
     world.add(pod("other", ("10.244.1.10",), "node2", {"run": "other"}))
 
 
-# --- Addresses --------------------------------------------------------------------------------------------------------
+# --- Addresses -----------------------------------------------------------------------------------------------
 
 
 @broken("ClusterIPMissing")
@@ -560,6 +565,7 @@ _pending_load_balancer(
 )
 _pending_load_balancer("AddressInUse", "LoadBalancerAddressInUse", 'can\'t change sharing key for "default/web"')
 _pending_load_balancer("WrongClass", "LoadBalancerWrongClass", "the class is f5", load_balancer_class="example.com/f5")
+_pending_load_balancer("InvalidConfiguration", "LoadBalancerConfigurationInvalid", "two pools overlap")
 _pending_load_balancer("InvalidRequest", "LoadBalancerRequestInvalid", "Service requires dual stack")
 
 
@@ -595,7 +601,7 @@ def load_balancer_gave_another_address(world: World) -> None:
     _assign(world, "10.0.0.240")
 
 
-# --- Policies ---------------------------------------------------------------------------------------------------------
+# --- Policies ------------------------------------------------------------------------------------------------
 
 
 @broken("SourceRangesAllowNobody")
@@ -646,7 +652,7 @@ def network_policy_forbids_the_dns(world: World) -> None:
     world.network_policies.append(policy("egress", {"run": "client"}, egress=[{"ports": [{"port": 80}]}]))
 
 
-# --- Proxies ------------------------------------------------------------------------------------------------------------
+# --- Proxies -------------------------------------------------------------------------------------------------
 
 
 @broken("LeftToOtherProxy")
@@ -702,7 +708,7 @@ def proxy_is_in_another_mode(world: World) -> None:
     world.progress["node3"] = world.progress["node3"]._replace(mode=mode)
 
 
-# --- DNS ------------------------------------------------------------------------------------------------------------------
+# --- DNS -----------------------------------------------------------------------------------------------------
 
 DNS = "service/kube-system/kube-dns"
 
@@ -754,7 +760,7 @@ def pod_has_many_ndots(world: World) -> None:
     _client(world, dns_config=PodDNSConfig(options=(PodDNSConfigOption(name="ndots", value="15"),)))
 
 
-# --- Ingresses and StatefulSets ---------------------------------------------------------------------------------------------
+# --- Ingresses and StatefulSets ------------------------------------------------------------------------------
 
 
 @broken("IngressToMissingService", "ingress/default/site")
@@ -783,7 +789,7 @@ def stateful_set_without_its_service(world: World) -> None:
     world.workloads[-1]["spec"]["serviceName"] = "store-headless"
 
 
-# --- Nodes and certificates ---------------------------------------------------------------------------------------------------
+# --- Nodes and certificates ----------------------------------------------------------------------------------
 
 
 @broken("NodeUnderPressure", "node/node2")
@@ -818,7 +824,88 @@ def certificate_has_ended(world: World) -> None:
     world.certificates.append(CertificateEnd("the API server", NOW - 60))
 
 
-# --- Helpers --------------------------------------------------------------------------------------------------------------------
+# --- Notices --------------------------------------------------------------------------------------------
+
+
+@broken("CertificateExpiresSoon", "cluster")
+def certificate_ends_soon(world: World) -> None:
+    world.certificates.append(CertificateEnd("the API server", NOW + 3 * 86400))
+
+
+@broken("ProxyWarns", "node/node1")
+def proxy_lacks_ipv6(world: World) -> None:
+    mode = ModeInUse("iptables", "iptables", "no IPv6: ip6tables is missing")
+    world.progress["node1"] = world.progress["node1"]._replace(mode=mode)
+
+
+@broken("StatefulSetServiceNotHeadless", "statefulset/default/store")
+def stateful_set_with_a_cluster_ip(world: World) -> None:
+    world.workloads.append(deployment("store", {"app": "store"}, 1, kind="StatefulSet"))
+    world.workloads[-1]["spec"]["serviceName"] = "web"
+
+
+@broken("AffinityWithoutProxy")
+def affinity_of_a_headless_service(world: World) -> None:
+    world.change_service("web", cluster_ip="None", cluster_ips=("None",), session_affinity="ClientIP")
+
+
+@broken("HintsIncomplete")
+def hints_of_some_endpoints(world: World) -> None:
+    hints = EndpointHints(for_zones=(ForZone(name="a"),))
+    [item] = world.slices_of(WEB)
+    first, *others = item.endpoints
+    world.written_slices[WEB] = [
+        msgspec.structs.replace(item, endpoints=(msgspec.structs.replace(first, hints=hints), *others))
+    ]
+
+
+@broken("HintsLeaveZoneEmpty", "service/shop/api")
+def hints_leave_a_zone_without_endpoints(world: World) -> None:
+    world.change_service("api", "shop", traffic_distribution="PreferClose")
+
+
+@broken("NodesWithoutZone")
+def zones_are_missing(world: World) -> None:
+    world.change_metadata(world.nodes, "node2", labels={})
+    world.change_service("web", traffic_distribution="PreferClose")
+    world.written_slices[WEB] = [
+        msgspec.structs.replace(
+            each, endpoints=tuple(msgspec.structs.replace(endpoint, hints=None) for endpoint in each.endpoints)
+        )
+        for each in world.slices_of(WEB)
+    ]
+
+
+@broken("ClusterIPOutsideRange")
+def cluster_ip_of_an_earlier_range(world: World) -> None:
+    world.change_service("web", cluster_ip="10.200.0.5", cluster_ips=("10.200.0.5",))
+
+
+@broken("SourceRangesIgnored")
+def source_ranges_of_a_cluster_ip(world: World) -> None:
+    world.change_service("web", load_balancer_source_ranges=("10.0.0.0/8",))
+
+
+@broken("ExternalNamePortsIgnored", "service/default/alias")
+def alias_with_a_target_port(world: World) -> None:
+    world.add(
+        service(
+            "alias",
+            ServicePort(port=80, target_port=8080),
+            type="ExternalName",
+            external_name="www.example.com",
+            ip_families=(),
+        )
+    )
+
+
+@broken("ContainerCrashing")
+def some_pods_crash(world: World) -> None:
+    waiting = ContainerState(waiting=ContainerStateWaiting(reason="CrashLoopBackOff"))
+    world.set_unready(ObjectKey("default", "web-3"), state=waiting, restart_count=7)
+
+
+# --- Helpers -------------------------------------------------------------------------------------------------
 
 
 def _remove_pods(world: World, app: str, namespace: str = "default") -> None:

@@ -251,7 +251,7 @@ class World:
             target[each.key] = each
 
 
-# --- Objects ----------------------------------------------------------------------------------------------------
+# --- Objects -------------------------------------------------------------------------------------------------
 
 
 def meta(name: str, namespace: str = "default", labels: Mapping[str, str] | None = None, **fields: Any) -> ObjectMeta:
@@ -482,7 +482,7 @@ def _add_system(world: World) -> None:
     world.ingress_classes.append({"metadata": {"name": "nginx"}})
 
 
-# --- Random clusters ----------------------------------------------------------------------------------------------
+# --- Random clusters -----------------------------------------------------------------------------------------
 
 
 def healthy(seed: int) -> World:
@@ -518,8 +518,8 @@ def _add_random(world: World, chance: random.Random, number: int) -> None:
     kind = chance.choice(["ClusterIP", "ClusterIP", "NodePort", "LoadBalancer", "headless", "ExternalName", "byhand"])
     key = ObjectKey(namespace, name)
     if kind == "ExternalName":
-        target = chance.choice(["db.example.com", "web.default.svc.cluster.local", "api.shop.svc.cluster.local."])
-        world.add(service(name, namespace=namespace, type="ExternalName", external_name=target, ip_families=()))
+        alias = chance.choice(["db.example.com", "web.default.svc.cluster.local", "api.shop.svc.cluster.local."])
+        world.add(service(name, namespace=namespace, type="ExternalName", external_name=alias, ip_families=()))
         return
     if kind == "byhand":
         _add_by_hand(world, chance, name, number)

@@ -3,6 +3,7 @@
 catalogue       all causes, in order of precedence, each with an explanation and an example
 diagnosis       facts -> `Diagnosis`; the tables of checks
 reading         gathers the facts from the API and from pods
+report          a diagnosis as text and as JSON
 subjects        the facts, and a Service with what belongs to it
 near_names      names and labels with a typing error
 policy_rules    NetworkPolicies, parsed and evaluated

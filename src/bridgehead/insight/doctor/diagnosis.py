@@ -109,22 +109,18 @@ def diagnose(facts: Facts) -> Diagnosis:
     asked = {f"service/{target.key}" for target in facts.targets}
     for target in facts.targets:
         found += service_lookup.check_target(target, facts)
-    services: dict[str, str] = {}
+    examined: list[str] = []
     for key, view in facts.views.items():
-        own = sorted(_of_service(view, facts), key=_order)
+        own = list(_of_service(view, facts))
         if asked and view.subject not in asked and all(each.severity is Severity.NOTICE for each in own):
             continue  # the DNS, about which nobody asked
         found += own
-        services[str(key)] = next((each.cause for each in own if each.severity is not Severity.NOTICE), "")
+        examined.append(str(key))
     for check in CLUSTER_CHECKS:
         found += check(facts)
-    found = list(_unique(sorted(found, key=lambda finding: (*_order(finding), finding.subject not in asked))))
-    for finding in found:
-        kind, _, name = finding.subject.partition("/")
-        if kind == "service" and finding.severity is not Severity.NOTICE and not services.get(name):
-            services[name] = finding.cause
+    findings = tuple(_unique(sorted(found, key=lambda finding: (*_order(finding), finding.subject not in asked))))
     unseen = tuple(dict.fromkeys((*facts.cluster.unseen, *facts.unseen)))
-    return Diagnosis(findings=tuple(found), services=services, unseen=unseen)
+    return Diagnosis(findings=findings, services=_verdicts(findings, examined), unseen=unseen)
 
 
 def confirmed(first: Diagnosis, second: Diagnosis) -> Diagnosis:
@@ -135,12 +131,17 @@ def confirmed(first: Diagnosis, second: Diagnosis) -> Diagnosis:
         for finding in second.findings
         if finding.cause not in PASSING_CAUSES or (finding.subject, finding.cause) in seen
     )
-    services = dict.fromkeys(second.services, "")
-    for finding in kept:
+    return msgspec.structs.replace(second, findings=kept, services=_verdicts(kept, second.services))
+
+
+def _verdicts(findings: Iterable[Finding], examined: Iterable[str]) -> dict[str, str]:
+    """Return the first cause of each Service that was examined or that has a finding; "" for a healthy one."""
+    services = dict.fromkeys(examined, "")
+    for finding in findings:
         kind, _, name = finding.subject.partition("/")
         if kind == "service" and finding.severity is not Severity.NOTICE and not services.get(name):
             services[name] = finding.cause
-    return msgspec.structs.replace(second, findings=kept, services=services)
+    return services
 
 
 def needs_confirmation(diagnosis: Diagnosis) -> bool:

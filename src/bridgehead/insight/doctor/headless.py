@@ -68,5 +68,6 @@ def check_stateful_sets(facts: Facts) -> Iterator[Finding]:
                     subject,
                     f'The Service "{key.name}" of the StatefulSet {workload.key} is not headless: the names of single '
                     "pods still resolve, but the Service's own name leads to one address.",
+                    fix=f"create the Service {key} anew with clusterIP: None",
                     severity=Severity.NOTICE,
                 )

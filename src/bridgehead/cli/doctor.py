@@ -1,0 +1,118 @@
+"""Show why a Service does not work: the first cause, its evidence and the fix.
+
+Without a name, all Services are examined, and the parts of the cluster that all of them need. The command reads the
+API, and the listening sockets of some pods; it changes nothing. Parts that may not be read are listed.
+
+Exits 0 when nothing is broken, 1 when something is, 2 for a wrong command line. Docs: docs/troubleshooting.md.
+
+Examples:
+
+    bridgehead doctor
+    bridgehead doctor service/web
+    bridgehead doctor -n shop svc/api:80 -o json
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bridgehead.objects.names import check_dns1123_label
+
+from .cluster_access import Cluster, Kubeconfig, Name, Namespace, StateDir, choose_cluster
+from .failures import fail, reporting_failures
+
+if TYPE_CHECKING:
+    from bridgehead.insight.doctor.diagnosis import Diagnosis
+    from bridgehead.insight.doctor.subjects import Target
+
+_KINDS = ("service", "services", "svc")
+
+
+def command(
+    targets: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="service/NAME[:PORT]", show_default=False, help="Services to examine. Default: all."),
+    ] = None,
+    namespace: Namespace = None,
+    all_namespaces: Annotated[
+        bool, typer.Option("--all-namespaces", "-A", help="Examine all namespaces, the default without a name.")
+    ] = False,
+    output: Annotated[str, typer.Option("--output", "-o", metavar="text|json", help="Form of the result.")] = "text",
+    explain: Annotated[
+        str | None, typer.Option(metavar="CAUSE", show_default=False, help="Explain a cause and exit.")
+    ] = None,
+    kubeconfig: Kubeconfig = None,
+    name: Name = None,
+    state_dir: StateDir = None,
+) -> None:
+    if explain is not None:
+        sys.stdout.write(_explanation(explain))
+        return
+    try:
+        names = [parse_target(text) for text in _joined(targets or [])]
+        if output not in ("text", "json"):
+            raise ValueError(f"-o {output}: text or json is possible")
+        if namespace is not None and check_dns1123_label(namespace):
+            raise ValueError(f"{namespace!r} is not the name of a namespace")
+        if all_namespaces and (names or namespace):
+            raise ValueError("-A excludes names of Services and -n")
+    except ValueError as error:
+        fail("doctor", error, 2)
+    from bridgehead.client.errors import ClientError
+
+    cluster = choose_cluster("doctor", kubeconfig, name, state_dir)
+    with reporting_failures("doctor", ClientError):
+        try:
+            diagnosis = asyncio.run(_examine(cluster, names, namespace))
+        except KeyboardInterrupt:
+            raise typer.Exit(130) from None
+    from bridgehead.insight.doctor.report import render_json, render_text
+
+    sys.stdout.write(render_json(diagnosis) if output == "json" else render_text(diagnosis))
+    if diagnosis.is_broken:
+        raise typer.Exit(1)
+
+
+async def _examine(cluster: Cluster, names: Sequence[tuple[str, int]], namespace: str | None) -> Diagnosis:
+    from bridgehead.insight.doctor.reading import examine
+    from bridgehead.insight.doctor.subjects import Target
+    from bridgehead.objects.meta import ObjectKey
+
+    own = namespace or cluster.config.namespace
+    targets: list[Target] = [Target(ObjectKey(own, name), port) for name, port in names]
+    async with cluster.connect("bridgehead-doctor") as (client, namespaces):
+        return await examine(client, namespaces, targets, namespace or "")
+
+
+def _joined(words: Sequence[str]) -> list[str]:
+    """Return `service/a service/b` for `service a b`, as kubectl allows."""
+    if words and words[0].lower() in _KINDS:
+        return [f"service/{word}" for word in words[1:]] if len(words) > 1 else []
+    return list(words)
+
+
+def parse_target(text: str) -> tuple[str, int]:
+    """Return the name of `service/web:80` and its port, 0 without one. Raises ValueError."""
+    kind, slash, rest = text.rpartition("/")
+    name, colon, port = rest.partition(":")
+    is_port = port.isascii() and port.isdigit() and len(port) <= 5 and 1 <= int(port) <= 65535
+    if (slash and kind.lower() not in _KINDS) or check_dns1123_label(name) or (colon and not is_port):
+        raise ValueError(f"{text!r} is not service/NAME or service/NAME:PORT")
+    return name, int(port) if colon else 0
+
+
+def _explanation(text: str) -> str:
+    from bridgehead.insight.doctor.catalogue import CAUSES, explain
+    from bridgehead.suggestions import did_you_mean
+
+    by_name = {cause.name.lower(): cause for cause in CAUSES.values()}
+    cause = by_name.get(text.lower())
+    if cause is None:
+        suggestion = did_you_mean(text, CAUSES) or "; docs/troubleshooting.md lists them"
+        fail("doctor", f"there is no cause {text!r}{suggestion}", 2)
+    return explain(cause)

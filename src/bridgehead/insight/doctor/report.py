@@ -1,0 +1,56 @@
+"""A diagnosis as text for a terminal, and as JSON.
+
+Pure: no I/O, no clock, no randomness.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from bridgehead.insight.findings import Finding, Severity
+
+from .diagnosis import Diagnosis
+
+_TITLES = {Severity.BROKEN: "is broken", Severity.DEGRADED: "is degraded", Severity.NOTICE: "has a notice"}
+
+
+def render_text(diagnosis: Diagnosis) -> str:
+    """Return the verdict on each subject with its evidence and fix, the healthy Services and what was not seen."""
+    groups: dict[str, list[Finding]] = {}
+    for finding in diagnosis.findings:
+        groups.setdefault(finding.subject, []).append(finding)
+    parts = ["".join(f"{line}\n" for line in _lines(subject, found)) for subject, found in groups.items()]
+    parts.append(_summary(diagnosis))
+    return "\n".join(parts)
+
+
+def _lines(subject: str, findings: Sequence[Finding]) -> Iterator[str]:
+    first, *others = findings
+    yield f"{subject} {_TITLES[first.severity]}: {first.cause}"
+    yield f"  {first.text}"
+    for line in first.evidence:
+        yield f"    {line}"
+    if first.fix:
+        yield f"  Fix: {first.fix}"
+    for finding in others:
+        yield f"  Then ({finding.severity}): {finding.cause}: {finding.text}"
+        if finding.fix:
+            yield f"    Fix: {finding.fix}"
+
+
+def _summary(diagnosis: Diagnosis) -> str:
+    healthy = diagnosis.healthy
+    if len(diagnosis.services) == 1 and healthy:
+        lines = [f"service/{next(iter(diagnosis.services))} is healthy."]
+    else:
+        lines = [f"{healthy} {'Service is' if healthy == 1 else 'Services are'} healthy."]
+    lines += [f"Could not look at {unseen}" for unseen in diagnosis.unseen]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def render_json(diagnosis: Diagnosis) -> str:
+    """Return `{findings, services, healthy, unseen}`; `services` has the cause of each Service's verdict, or ""."""
+    document = {**msgspec.to_builtins(diagnosis), "healthy": diagnosis.healthy}
+    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
