@@ -6,15 +6,13 @@ Pure: no I/O, no clock, no randomness.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from bridgehead.insight.findings import Finding
 
 from .near_names import is_near
 from .subjects import Facts, ServiceView, Workload, kubectl, names_of
-
-_MOST_COMPARED = 500  # sets of labels of one namespace
 
 Labels = Mapping[str, str]
 
@@ -41,10 +39,10 @@ def check_selector(view: ServiceView, facts: Facts) -> Iterator[Finding]:
     if matching:
         yield from _without_pods(view, facts, matching[0], evidence)
         return
-    if near := _nearest(view, workloads):
+    if near := _nearest(view):
         yield view.finding(
             "SelectorMisspelled",
-            f"The selector {shown} matches no pod, but {near.what} nearly does: its labels differ in {near.differing}.",
+            f"The selector {shown} matches no pod, but nearly the labels of {near.what}, which differ in {near.differing}.",
             fix=_selector_patch(view, near.corrected),
             evidence=[*evidence, f"labels of {near.what}: {_shown(near.corrected)}"],
         )
@@ -123,18 +121,11 @@ def check_without_selector(view: ServiceView, facts: Facts) -> Iterator[Finding]
     )
 
 
-def _nearest(view: ServiceView, workloads: Sequence[Workload]) -> _Near | None:
+def _nearest(view: ServiceView) -> _Near | None:
     """Return the labels of the namespace's pods and pod templates that differ least from the selector."""
     selector = view.spec.selector
-    candidates: dict[frozenset[tuple[str, str]], str] = {}
-    for pod in view.facts.cluster.pods_in(view.key.namespace):
-        if not pod.is_finished:
-            candidates.setdefault(frozenset(pod.metadata.labels.items()), f"pod/{pod.metadata.name}")
-        if len(candidates) == _MOST_COMPARED:
-            break
-    for workload in workloads:
-        candidates.setdefault(frozenset(workload.labels.items()), str(workload))
-    found = [near for labels, what in candidates.items() if (near := _compare(selector, dict(labels), what))]
+    candidates = view.facts.label_sets_in(view.key.namespace)
+    found = [near for labels, what in candidates if (near := _compare(selector, labels, what))]
     return max(found, key=lambda near: (near.score, near.what), default=None)
 
 

@@ -96,7 +96,6 @@ def _foreign(view: ServiceView, facts: Facts) -> Iterator[Finding]:
     cluster = facts.cluster
     if not view.sees_pods or not facts.is_whole or not cluster.has_seen("nodes"):
         return
-    known = cluster.pods_by_address.keys() | cluster.nodes_by_address.keys()
     for slice_ in view.slices:
         if MANAGED_BY_LABEL in slice_.metadata.labels:
             continue
@@ -105,7 +104,7 @@ def _foreign(view: ServiceView, facts: Facts) -> Iterator[Finding]:
             for endpoint in slice_.endpoints
             if endpoint.conditions.is_ready
             for address in endpoint.addresses
-            if address not in known
+            if address not in cluster.pods_by_address and address not in cluster.nodes_by_address
         ]
         if unknown:
             yield view.finding(

@@ -28,6 +28,8 @@ DNS_KEY = ObjectKey(SYSTEM, "kube-dns")
 
 _MOST_EVIDENCE = 8  # lines of one finding
 _LONGEST_FIX = 1000  # characters
+_MOST_LABEL_SETS = 1000  # of one namespace
+_GENERATED_LABELS = frozenset(("pod-template-hash", "controller-revision-hash", "statefulset.kubernetes.io/pod-name"))
 
 
 class Target(NamedTuple):
@@ -123,6 +125,26 @@ class Facts:
             if workload is not None:
                 found.setdefault(workload.key.namespace, []).append(workload)
         return found
+
+    def label_sets_in(self, namespace: str) -> Sequence[tuple[Mapping[str, str], str]]:
+        """Return the different labels of a namespace's pods and pod templates, at most 1000, and who has them."""
+        found = self._label_sets.get(namespace)
+        if found is None:
+            sets: dict[frozenset[tuple[str, str]], str] = {}
+            for workload in self.selectable_workloads.get(namespace, ())[:_MOST_LABEL_SETS]:
+                sets.setdefault(frozenset(workload.labels.items()), str(workload))
+            for pod in self.cluster.pods_in(namespace):
+                if len(sets) >= _MOST_LABEL_SETS:
+                    break
+                if not pod.is_finished:
+                    labels = frozenset(each for each in pod.metadata.labels.items() if each[0] not in _GENERATED_LABELS)
+                    sets.setdefault(labels, f"pod/{pod.metadata.name}")
+            found = self._label_sets[namespace] = [(dict(labels), what) for labels, what in sets.items()]
+        return found
+
+    @cached_property
+    def _label_sets(self) -> dict[str, Sequence[tuple[Mapping[str, str], str]]]:
+        return {}
 
     @cached_property
     def clashing_addresses(self) -> Mapping[str, Sequence[Pod]]:
