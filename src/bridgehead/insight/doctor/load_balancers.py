@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bridgehead.balancer.allocation import PendingReason
-from bridgehead.balancer.controller.service_patches import CONDITION
 from bridgehead.insight.findings import Finding, Severity
 from bridgehead.objects.address_holders import assigned_addresses
 from bridgehead.objects.meta import find_condition
@@ -17,17 +15,20 @@ from .addresses import unassigned
 from .subjects import Facts, ServiceView, kubectl, mapping, names_of
 
 _GRACE_SECONDS = 10.0  # a load balancer needs a moment
-_CAUSES = {
-    PendingReason.NO_POOL: "LoadBalancerNoPool",
-    PendingReason.POOL_FULL: "LoadBalancerPoolFull",
-    PendingReason.NOT_ALLOWED: "LoadBalancerPoolNotAllowed",
-    PendingReason.UNKNOWN_POOL: "LoadBalancerPoolUnknown",
-    PendingReason.OUTSIDE_POOLS: "LoadBalancerAddressOutsidePools",
-    PendingReason.ADDRESS_IN_USE: "LoadBalancerAddressInUse",
-    PendingReason.PORT_IN_USE: "LoadBalancerAddressInUse",
-    PendingReason.INVALID_REQUEST: "LoadBalancerRequestInvalid",
-    PendingReason.INVALID_CONFIGURATION: "LoadBalancerConfigurationInvalid",
-    PendingReason.WRONG_CLASS: "LoadBalancerWrongClass",
+# The condition of a Service that waits, and the causes by its reason: `balancer.allocation.PendingReason`, whose import
+# would load the allocator.
+CONDITION = "bridgehead.io/LoadBalancerAddress"
+CAUSES_BY_REASON = {
+    "NoPool": "LoadBalancerNoPool",
+    "PoolFull": "LoadBalancerPoolFull",
+    "NotAllowed": "LoadBalancerPoolNotAllowed",
+    "UnknownPool": "LoadBalancerPoolUnknown",
+    "OutsidePools": "LoadBalancerAddressOutsidePools",
+    "AddressInUse": "LoadBalancerAddressInUse",
+    "PortInUse": "LoadBalancerAddressInUse",
+    "InvalidRequest": "LoadBalancerRequestInvalid",
+    "InvalidConfiguration": "LoadBalancerConfigurationInvalid",
+    "WrongClass": "LoadBalancerWrongClass",
 }
 # Texts of MetalLB's Events.
 _MESSAGES = (
@@ -72,8 +73,7 @@ def check_load_balancer(view: ServiceView, facts: Facts) -> Iterator[Finding]:
     if facts.age_of(view.service.metadata.creation_timestamp) < _GRACE_SECONDS and condition is None:
         return
     if condition is not None and condition.status == "False":
-        reason = _reason(condition.reason)
-        cause = _CAUSES.get(reason, "LoadBalancerPending") if reason is not None else "LoadBalancerPending"
+        cause = CAUSES_BY_REASON.get(condition.reason, "LoadBalancerPending")
         yield _pending(view, cause, condition.message)
         return
     events = facts.events_of("Service", view.key, *_EVENTS, uid=view.service.metadata.uid)
@@ -108,13 +108,6 @@ def check_load_balancer(view: ServiceView, facts: Facts) -> Iterator[Finding]:
             yield _pending(view, "LoadBalancerWrongClass", f'no load balancer answered for the class "{class_}"')
             return
     yield _pending(view, "LoadBalancerPending", "its load balancer gives no reason")
-
-
-def _reason(text: str) -> PendingReason | None:
-    try:
-        return PendingReason(text)
-    except ValueError:
-        return None
 
 
 def _pending(view: ServiceView, cause: str, message: str) -> Finding:

@@ -206,7 +206,7 @@ def _meant(view: ServiceView, port: ServicePort, listeners: Sequence[Listening])
 def _undeclared(view: ServiceView, index: int, port: ServicePort) -> Iterator[Finding]:
     """Yield a suspicion: no container declares the number, and no port leads to the number that they declare.
 
-    Container ports are for information only, but whoever declares them nearly always declares all.
+    Container ports are for information only, and webhooks for example often lack theirs.
     """
     if not isinstance(port.target_port, int):
         return
@@ -225,7 +225,7 @@ def _undeclared(view: ServiceView, index: int, port: ServicePort) -> Iterator[Fi
             f"{_describe(port)} is {port.protocol}, but the container port {number} is {min(at_number)}.",
             fix=_patch_port(view, index, "protocol", min(at_number)),
             evidence=[_describe_declared(pods)],
-            severity=Severity.DEGRADED,
+            severity=Severity.NOTICE,
         )
         return
     targets = {each.target_port or each.port for each in view.spec.ports}
@@ -243,7 +243,7 @@ def _undeclared(view: ServiceView, index: int, port: ServicePort) -> Iterator[Fi
         f"{names_of(map(str, sorted(unused)))}.",
         fix=_patch_port(view, index, "targetPort", meant) if meant else view.kubectl("edit", "service", view.key.name),
         evidence=[_describe_declared(pods), "programs in the pods were not looked at"],
-        severity=Severity.DEGRADED,
+        severity=Severity.NOTICE,
     )
 
 

@@ -23,7 +23,7 @@ from bridgehead.objects.meta import ObjectKey
 
 from .catalogue import family_of
 from .diagnosis import Diagnosis, confirmed, diagnose, needs_confirmation
-from .subjects import CertificateEnd, Facts, ServiceView, Target
+from .subjects import SYSTEM, CertificateEnd, Facts, ServiceView, Target
 
 MOST_PODS: Final = 50  # whose listeners are read, of the whole cluster
 _MOST_PODS_OF_TARGET: Final = 10
@@ -44,7 +44,9 @@ async def examine(
 
     Without `namespaces` no pod is looked at. Raises Unreachable and Unauthorized, as `read_cluster` does.
     """
-    facts, certificates = await asyncio.gather(read_facts(client, targets, namespace), read_certificates(client.config))
+    facts, certificates = await asyncio.gather(
+        read_facts(client, targets, namespace), read_certificates(client.config) if not targets else _nothing()
+    )
     facts = replace(facts, certificates=certificates)
     first = diagnose(facts)
     if namespaces is not None:
@@ -66,16 +68,23 @@ async def read_facts(client: ApiClient, targets: Sequence[Target], namespace: st
     return Facts(cluster=await read_cluster(client, namespace), targets=tuple(targets))
 
 
+async def _nothing() -> tuple[CertificateEnd, ...]:
+    """Stands for the certificates of a question about single Services, whose clients do not use them."""
+    return ()
+
+
 def choose_pods(facts: Facts, diagnosis: Diagnosis) -> list[Pod]:
     """Return the pods whose listeners may show a cause, in the order of their use.
 
     These are ready pods of Services that look healthy, one of each Service before the second of any, and pods that
-    fail a probe.
+    fail a probe; the system's own come last.
     """
-    by_service = []
-    for key, view in facts.views.items():
-        if key.namespace != "kube-system" or facts.targets:
-            by_service.append(_pods_of(view, facts, diagnosis.services.get(str(key), "")))
+    views = sorted(facts.views.items(), key=lambda item: item[0].namespace == SYSTEM)
+    by_service = [
+        _pods_of(view, diagnosis.services.get(str(key), ""))
+        for key, view in views
+        if not facts.targets or str(key) in diagnosis.services
+    ]
     rounds = _MOST_PODS_OF_TARGET if facts.targets else max(map(len, by_service), default=0)
     chosen: dict[ObjectKey, Pod] = {}
     for index in range(rounds):
@@ -85,7 +94,7 @@ def choose_pods(facts: Facts, diagnosis: Diagnosis) -> list[Pod]:
     return list(chosen.values())
 
 
-def _pods_of(view: ServiceView, facts: Facts, cause: str) -> Sequence[Pod]:
+def _pods_of(view: ServiceView, cause: str) -> Sequence[Pod]:
     if view.is_external_name or not view.spec.selector:
         return ()
     if cause in ("ReadinessProbeFailing", "StartupProbeFailing"):

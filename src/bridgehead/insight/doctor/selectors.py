@@ -42,7 +42,8 @@ def check_selector(view: ServiceView, facts: Facts) -> Iterator[Finding]:
     if near := _nearest(view):
         yield view.finding(
             "SelectorMisspelled",
-            f"The selector {shown} matches no pod, but nearly the labels of {near.what}, which differ in {near.differing}.",
+            f"The selector {shown} matches no pod, but nearly the labels of {near.what}: they differ in "
+            f"{near.differing}.",
             fix=_selector_patch(view, near.corrected),
             evidence=[*evidence, f"labels of {near.what}: {_shown(near.corrected)}"],
         )

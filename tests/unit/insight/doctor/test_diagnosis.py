@@ -5,12 +5,16 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections import Counter
+from typing import Any
 
 import msgspec
 import pytest
 
+from bridgehead.balancer.allocation.pending_reasons import UNANNOUNCED_REASONS, PendingReason
+from bridgehead.balancer.controller import service_patches
 from bridgehead.insight.doctor.catalogue import CAUSES
 from bridgehead.insight.doctor.diagnosis import Diagnosis, confirmed, diagnose, needs_confirmation
+from bridgehead.insight.doctor.load_balancers import CAUSES_BY_REASON, CONDITION
 from bridgehead.insight.doctor.report import render_json, render_text
 from bridgehead.insight.doctor.subjects import Facts, Target
 from bridgehead.insight.facts.cluster_state import ClusterState
@@ -177,6 +181,11 @@ def test_broken_and_half_read_clusters_are_diagnosed(name):
         render_text(diagnose(Facts(cluster=less)))
 
 
+def test_reasons_of_the_balancer_have_causes():
+    assert CAUSES_BY_REASON.keys() == {reason.value for reason in PendingReason} - UNANNOUNCED_REASONS
+    assert CONDITION == service_patches.CONDITION
+
+
 def test_services_that_were_asked_for_are_examined_alone():
     world = base()
     world.change_service("web", selector={"app": "wbe"})
@@ -294,5 +303,5 @@ def _diagnose(case: broken_clusters.Case) -> Diagnosis:
     return diagnose(case.world().facts())
 
 
-def _replaced(cluster: ClusterState, **fields: object) -> ClusterState:
+def _replaced(cluster: ClusterState, **fields: Any) -> ClusterState:
     return dataclasses.replace(cluster, **fields)
