@@ -633,23 +633,32 @@ def hints_for_zones_that_do_not_exist(world: World) -> None:
 
 @broken("NetworkPolicyForbidsIngress")
 def network_policy_denies_all(world: World) -> None:
+    _enforce_policies(world)
     world.network_policies.append(policy("deny", {}, ingress=[]))
 
 
 @broken("NetworkPolicyForbidsPort", "service/shop/api")
 def network_policy_allows_the_service_port(world: World) -> None:
+    _enforce_policies(world)
     world.network_policies.append(policy("api", {"app": "api"}, ingress=[{"ports": [{"port": 80}]}], namespace="shop"))
 
 
 @broken("NetworkPolicyAllowsNobody")
 def network_policy_allows_labels_of_nobody(world: World) -> None:
+    _enforce_policies(world)
     peers = [{"podSelector": {"matchLabels": {"run": "cleint"}}}]
     world.network_policies.append(policy("web", {"app": "web"}, ingress=[{"from": peers}]))
 
 
 @broken("NetworkPolicyForbidsDns", "networkpolicy/default/egress")
 def network_policy_forbids_the_dns(world: World) -> None:
+    _enforce_policies(world)
     world.network_policies.append(policy("egress", {"run": "client"}, egress=[{"ports": [{"port": 80}]}]))
+
+
+@broken("NetworkPolicyForbidsIngress")
+def network_policy_without_a_known_plugin(world: World) -> None:
+    world.network_policies.append(policy("deny", {}, ingress=[]))
 
 
 # --- Proxies -------------------------------------------------------------------------------------------------
@@ -906,6 +915,10 @@ def some_pods_crash(world: World) -> None:
 
 
 # --- Helpers -------------------------------------------------------------------------------------------------
+
+
+def _enforce_policies(world: World) -> None:
+    world.workloads.append(deployment("calico-node", {"k8s-app": "calico-node"}, 3, "calico-system", "DaemonSet"))
 
 
 def _remove_pods(world: World, app: str, namespace: str = "default") -> None:

@@ -631,7 +631,8 @@ def _add_by_hand(world: World, chance: random.Random, name: str, number: int) ->
 
 
 def _add_policies(world: World, chance: random.Random) -> None:
-    """Add policies that allow what is needed."""
+    """Add policies that allow what is needed, and a network plug-in that enforces them."""
+    world.workloads.append(deployment("calico-node", {"k8s-app": "calico-node"}, 3, "calico-system", "DaemonSet"))
     peers: list[Json] = chance.choice(
         [
             [],

@@ -1,6 +1,6 @@
 """Causes in NetworkPolicies: they forbid connections to a Service's pods, or to the DNS.
 
-Whether policies have an effect depends on the cluster's network plugin.
+Policies have an effect by the cluster's network plug-in only: without a known one that enforces them, they are notices.
 
 Pure: no I/O, no clock, no randomness.
 """
@@ -18,13 +18,13 @@ from .subjects import DNS_KEY, Facts, ServiceView, kubectl, make_finding, names_
 
 
 def _severity(facts: Facts) -> Severity:
-    return Severity.BROKEN if facts.policies.enforcing else Severity.DEGRADED
+    return Severity.BROKEN if facts.policies.enforcing else Severity.NOTICE
 
 
 def _note(facts: Facts) -> str:
     """Return the evidence for or against an effect of policies."""
     if facts.policies.enforcing:
-        return f"pod {facts.policies.enforcing} enforces NetworkPolicies"
+        return f"{facts.policies.enforcing} enforces NetworkPolicies"
     return "no network plugin was recognized that enforces NetworkPolicies: without one they have no effect"
 
 
@@ -42,8 +42,8 @@ def check_ingress(view: ServiceView, facts: Facts) -> Iterator[Finding]:
         if not results:
             continue
         cause, text, policy = results[0]
-        severity = _severity(facts) if len(results) == len(pods) else Severity.DEGRADED
-        if cause == "NetworkPolicyAllowsNobody":
+        severity = _severity(facts)
+        if severity is Severity.BROKEN and (cause == "NetworkPolicyAllowsNobody" or len(results) < len(pods)):
             severity = Severity.DEGRADED
         yield view.finding(
             cause,
@@ -130,7 +130,7 @@ def check_dns_egress(facts: Facts) -> Iterator[Finding]:
                     "name resolves there.",
                     fix=kubectl(namespace, "edit", "networkpolicy", isolated[0].name),
                     evidence=["allow egress to UDP and TCP port 53 of the pods k8s-app=kube-dns", _note(facts)],
-                    severity=Severity.DEGRADED,
+                    severity=Severity.DEGRADED if facts.policies.enforcing else Severity.NOTICE,
                 )
                 break
 

@@ -105,14 +105,13 @@ _ENFORCING = (
 
 
 class PolicyIndex:
-    """The policies of a cluster by namespace. `enforcing`: a pod of a plugin that enforces them; "" without one."""
+    """The policies of a cluster by namespace. `enforcing`: of `plugins`, one that enforces them; "" without one."""
 
-    def __init__(self, items: Iterable[Json], system_pods: Iterable[Pod]) -> None:
+    def __init__(self, items: Iterable[Json], plugins: Iterable[str]) -> None:
         self.by_namespace: dict[str, list[Policy]] = {}
         for policy in parse_policies(items):
             self.by_namespace.setdefault(policy.namespace, []).append(policy)
-        names = (pod.metadata.name for pod in system_pods)
-        self.enforcing = next((name for name in names if any(part in name for part in _ENFORCING)), "")
+        self.enforcing = next((name for name in plugins if any(part in name for part in _ENFORCING)), "")
 
     def of(self, namespace: str) -> Sequence[Policy]:
         return self.by_namespace.get(namespace, ())

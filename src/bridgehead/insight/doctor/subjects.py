@@ -110,7 +110,14 @@ class Facts:
 
     @cached_property
     def policies(self) -> PolicyIndex:
-        return PolicyIndex(self.cluster.network_policies, self.cluster.pods_in(SYSTEM))
+        plugins = [pod.metadata.name for pod in self.cluster.pods_in(SYSTEM)]
+        plugins += [
+            workload.key.name
+            for workloads in self.selectable_workloads.values()
+            for workload in workloads
+            if workload.kind == "DaemonSet"
+        ]
+        return PolicyIndex(self.cluster.network_policies, plugins)
 
     @cached_property
     def ready_nodes(self) -> Sequence[Node]:

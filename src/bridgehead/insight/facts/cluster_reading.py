@@ -87,7 +87,11 @@ class _Reading:
             "ingresses": self._untyped(self._paths("networking.k8s.io/v1", "ingresses"), ""),
             "ingress_classes": self._untyped(["/apis/networking.k8s.io/v1/ingressclasses"], ""),
             "workloads": self._joined(
-                self._untyped(self._paths("apps/v1", plural), kind) for kind, plural in _WORKLOADS.items()
+                # DaemonSets are few, and network plug-ins, which are DaemonSets, have namespaces of their own.
+                self._untyped(
+                    [f"/apis/apps/v1/{plural}"] if kind == "DaemonSet" else self._paths("apps/v1", plural), kind
+                )
+                for kind, plural in _WORKLOADS.items()
             ),
             "address_pools": self._joined(self._untyped([path], kind) for kind, path in _POOLS.items()),
         }

@@ -24,10 +24,10 @@ Json = dict[str, Any]
 class ClusterState:
     """Objects of one moment. `now`: epoch seconds of the reading. `namespace`: "" if all namespaces were read.
 
-    Of one namespace, pods, EndpointSlices and other namespaced objects are of it and of kube-system; Services are of
-    all. What could not be read is empty and in `unseen`, under the plural of its kind: ask `has_seen` before concluding
-    that something does not exist. Kinds without a type (NetworkPolicies, Ingresses, workloads, pools of load-balancer
-    addresses) are as the API sent them.
+    Of one namespace, pods, EndpointSlices and other namespaced objects are of it and of kube-system; Services and
+    DaemonSets are of all. What could not be read is empty and in `unseen`, under the plural of its kind: ask `has_seen`
+    before concluding that something does not exist. Kinds without a type (NetworkPolicies, Ingresses, workloads, pools
+    of load-balancer addresses) are as the API sent them.
     """
 
     now: float

@@ -20,6 +20,7 @@ from bridgehead.insight.network_namespaces import NotEntered
 from bridgehead.objects.core import Endpoints, EndpointSubset
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.tls_certificates import issue_certificate
+from tests.unit.insight.doctor.test_diagnosis import KINDS
 from tests.unit.insight.generated_clusters import ContainerPort, ServicePort, World, base, pod, service
 
 
@@ -118,7 +119,7 @@ def test_a_missing_right_is_reported_and_the_rest_works(plural):
 
 
 def test_without_any_right_nothing_is_concluded():
-    kinds = ["services", "endpointslices", "endpoints", "pods", "nodes", "namespaces", "events", "leases", "configmaps", "servicecidrs", "networkpolicies", "ingresses", "ingressclasses", "deployments", "statefulsets", "daemonsets", "ipaddresspools", "eips"]
+    kinds = [*KINDS, "ipaddresspools", "eips"]
     diagnosis = diagnosis_of(Client([base()], tuple(kinds)), None, Target(ObjectKey("default", "web")))
     assert not diagnosis.findings
     assert sorted(unseen.what for unseen in diagnosis.unseen) == sorted(kinds)
