@@ -89,11 +89,11 @@ async def _examine(cluster: Cluster, names: Sequence[tuple[str, int]], namespace
         return await examine(client, namespaces, targets, namespace or "")
 
 
-def _joined(words: Sequence[str]) -> list[str]:
+def _joined(arguments: Sequence[str]) -> list[str]:
     """Return `service/a service/b` for `service a b`, as kubectl allows."""
-    if words and words[0].lower() in _KINDS:
-        return [f"service/{word}" for word in words[1:]] if len(words) > 1 else []
-    return list(words)
+    if arguments and arguments[0].lower() in _KINDS:
+        return [f"service/{name}" for name in arguments[1:]]
+    return list(arguments)
 
 
 def parse_target(text: str) -> tuple[str, int]:

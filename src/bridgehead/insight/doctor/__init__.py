@@ -8,7 +8,7 @@ subjects        the facts, and a Service with what belongs to it
 near_names      names and labels with a typing error
 policy_rules    NetworkPolicies, parsed and evaluated
 
-Families of causes, one module each. A check is a pure function of the facts, and of a Service for those in
+Families of causes, one module each. A check is a function of the facts, and of a Service for those in
 `SERVICE_CHECKS`, and yields findings:
 
 service_lookup  no such Service or port

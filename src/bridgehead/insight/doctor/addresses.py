@@ -110,7 +110,7 @@ def check_external_ips(view: ServiceView, facts: Facts) -> Iterator[Finding]:
             "outside of the cluster leads packets to a node.",
             fix=view.patch(f'{{"spec":{{"externalIPs":["{_node_address(facts)}"]}}}}'),
             evidence=[f"addresses of nodes: {names_of(sorted(cluster.nodes_by_address))}"],
-            severity=Severity.DEGRADED,
+            severity=Severity.NOTICE if _announces_external_ips(facts) else Severity.DEGRADED,
         )
 
 
@@ -170,6 +170,11 @@ def _why_refused(view: ServiceView, facts: Facts, address: str) -> str:
         return "in a Service CIDR of the cluster"
     pod = cluster.pods_by_address.get(address)
     return f"the address of pod {pod.key}" if pod is not None else ""
+
+
+def _announces_external_ips(facts: Facts) -> bool:
+    """Whether a network plug-in may lead routers to external IPs by BGP."""
+    return any(name in facts.policies.enforcing for name in ("calico", "kube-router", "cilium"))
 
 
 def _pool_networks(facts: Facts) -> list[tuple[int, int]]:

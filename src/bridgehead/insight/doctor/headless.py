@@ -61,6 +61,7 @@ def check_stateful_sets(facts: Facts) -> Iterator[Finding]:
                     "have "
                     f"no names in the DNS{hint}",
                     fix=kubectl(namespace, "create", "service", "clusterip", key.name, "--clusterip=None"),
+                    severity=Severity.DEGRADED,
                 )
             elif not is_headless(service):
                 yield make_finding(

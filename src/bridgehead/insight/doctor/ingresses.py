@@ -16,6 +16,7 @@ from .near_names import nearest
 from .subjects import Facts, kubectl, make_finding, mapping, names_of, objects_in
 
 _OLD_CLASS = "kubernetes.io/ingress.class"
+_USE_ANNOTATION = "use-annotation"  # the port of backends that are an action of the AWS load balancer controller
 _DEFAULT_CLASS = "ingressclass.kubernetes.io/is-default-class"
 
 
@@ -130,4 +131,6 @@ def _service(backend: Mapping[str, Any]) -> tuple[str, int | str | None] | None:
     if not isinstance(name, str) or not name:
         return None
     number = port.get("name") or port.get("number")
+    if number == _USE_ANNOTATION:
+        return None
     return name, number if isinstance(number, int | str) else None

@@ -7,6 +7,7 @@ plugins forward and loop.
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Iterator
 
 from bridgehead.insight.findings import Finding, Severity
@@ -43,7 +44,7 @@ def check_dns(facts: Facts) -> Iterator[Finding]:
             evidence=[f"ConfigMap {_COREFILE_KEY}: there"],
         )
     lines = _directives(config.data.get("Corefile", ""))
-    names = {words[0] for words in lines}
+    names = {tokens[0] for tokens in lines}
     if "Corefile" in config.data and not names & {"kubernetes", "import"}:
         yield make_finding(
             "DnsZoneMissing",
@@ -59,19 +60,21 @@ def _forwarding_loop(facts: Facts) -> Iterator[Finding]:
     own = set(cluster_addresses(cluster.services[DNS_KEY])) if DNS_KEY in cluster.services else set()
     config = cluster.config_maps.get(_COREFILE_KEY)
     fix = kubectl(SYSTEM, "edit", "configmap", "coredns")
-    for words in _directives(config.data.get("Corefile", "")) if config is not None else ():
-        if words[0] != "forward":
+    for tokens in _directives(config.data.get("Corefile", "")) if config is not None else ():
+        if tokens[0] != "forward":
             continue
-        for server in words[2:]:
+        for server in tokens[2:]:
             address = _address(server)
-            if address and (address in own or ipaddress.ip_address(address).is_loopback):
+            # Another port of the pod is that of a second program.
+            is_own_port = re.search(r"[]0-9a-f]:[0-9]+$", server) is None or server.endswith(":53")
+            if address and is_own_port and (address in own or ipaddress.ip_address(address).is_loopback):
                 what = "its own Service" if address in own else "the DNS pod itself"
                 yield make_finding(
                     "DnsForwardingLoop",
                     _SUBJECT,
                     f"The Corefile forwards queries to {server}, which is {what}: they go round in a circle.",
                     fix=fix,
-                    evidence=[" ".join(words)],
+                    evidence=[" ".join(tokens)],
                 )
                 return
     for pod in cluster.pods_in(SYSTEM):
@@ -185,9 +188,9 @@ def _ndots(pod: Pod) -> int:
 
 
 def _directives(text: str) -> list[list[str]]:
-    """Return the words of each line of a Corefile, without comments and braces."""
+    """Return the tokens of each line of a Corefile, without comments and braces."""
     lines = (line.partition("#")[0].split() for line in text[:100_000].splitlines())
-    return [words for line in lines if (words := [word for word in line if word not in ("{", "}")])]
+    return [tokens for line in lines if (tokens := [token for token in line if token not in ("{", "}")])]
 
 
 def _address(server: str) -> str:

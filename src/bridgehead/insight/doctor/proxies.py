@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from bridgehead.insight.findings import Finding, Severity
 from bridgehead.insight.proxies import LABEL, ProxyState, states_of_progress
-from bridgehead.objects.core import Pod
+from bridgehead.objects.core import Node, Pod
 from bridgehead.objects.meta import version_number
 from bridgehead.objects.progress import LEASE_SECONDS, Progress
 
@@ -31,7 +31,7 @@ def check_proxies(facts: Facts) -> Iterator[Finding]:
     pods = _proxy_pods(facts)
     if not pods and not cluster.progress:
         return  # another program has taken the place of kube-proxy
-    names = sorted(node.metadata.name for node in facts.ready_nodes)
+    names = sorted(node.metadata.name for node in facts.ready_nodes if _needs_proxy(node))
     states = states_of_progress(names, cluster.pods.values(), cluster.progress.values())
     for name in names:
         subject, progress = f"node/{name}", cluster.progress.get(name)
@@ -128,6 +128,16 @@ def check_programming(view: ServiceView, facts: Facts) -> Iterator[Finding]:
             ],
             severity=Severity.DEGRADED,
         )
+
+
+def _needs_proxy(node: Node) -> bool:
+    """Whether kube-proxy's DaemonSet has a pod on the node: not for Windows, nor for nodes that are no machines."""
+    labels = node.metadata.labels
+    return (
+        labels.get("kubernetes.io/os", "linux") == "linux"
+        and labels.get("type") != "virtual-kubelet"
+        and "eks.amazonaws.com/compute-type" not in labels
+    )
 
 
 def _proxy_pods(facts: Facts) -> Mapping[str, Pod]:

@@ -235,8 +235,8 @@ class ServiceView:
         """Return the command that changes the Service by a merge patch in JSON."""
         return self.kubectl("patch", "service", self.key.name, "--type", "merge", "-p", changes)
 
-    def kubectl(self, *words: str) -> str:
-        return kubectl(self.key.namespace, *words)
+    def kubectl(self, *arguments: str) -> str:
+        return kubectl(self.key.namespace, *arguments)
 
     def finding(
         self,
@@ -311,9 +311,9 @@ def _texts(labels: Mapping[str, Any]) -> dict[str, str]:
     return {key: value for key, value in labels.items() if isinstance(value, str)}
 
 
-def kubectl(namespace: str, *words: str) -> str:
-    """Return a command to copy. Every word is quoted for the shell."""
-    return shlex.join(("kubectl", *(("-n", namespace) if namespace else ()), *words))
+def kubectl(namespace: str, *arguments: str) -> str:
+    """Return a command to copy. Every argument is quoted for the shell."""
+    return shlex.join(("kubectl", *(("-n", namespace) if namespace else ()), *arguments))
 
 
 def make_finding(

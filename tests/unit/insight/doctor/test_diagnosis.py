@@ -21,7 +21,7 @@ from bridgehead.insight.facts.cluster_state import ClusterState
 from bridgehead.insight.findings import Finding, Severity, Unseen
 from bridgehead.objects.meta import ObjectKey
 from tests.unit.insight import broken_clusters
-from tests.unit.insight.generated_clusters import NOW, base, healthy
+from tests.unit.insight.generated_clusters import NOW, base, deployment, healthy, node
 
 HEALTHY = 200
 CASES = {case.name: case for case in broken_clusters.CASES}
@@ -212,6 +212,38 @@ def test_the_dns_counts_for_a_service_that_was_asked_for():
     assert diagnosis.services["default/web"] == ""
     assert diagnosis.findings[0].cause == "DnsWithoutEndpoints"
     assert diagnosis.is_broken
+
+
+def test_unusual_clusters_that_work():
+    """Each has something that looks like a cause and is none."""
+    world = base()
+    world.nodes["fargate"] = node(7, "a")
+    world.change_metadata(world.nodes, "fargate", name="fargate", labels={"eks.amazonaws.com/compute-type": "fargate"})
+    corefile = "kubernetes cluster.local\nforward . 127.0.0.1:5353 [::1]:5353 dns://192.0.2.1:53 /etc/resolv.conf\n"
+    key = ObjectKey("kube-system", "coredns")
+    world.config_maps[key] = msgspec.structs.replace(world.config_maps[key], data={"Corefile": corefile})
+    backend = {"service": {"name": "ssl-redirect", "port": {"name": "use-annotation"}}}
+    spec = {"ingressClassName": "nginx", "rules": [{"http": {"paths": [{"backend": backend}]}}]}
+    world.ingresses.append({"metadata": {"name": "alb", "namespace": "default"}, "spec": spec})
+    broken_clusters.CASES[list(CASES).index("external_ip_of_no_node")].change(world)
+    world.workloads.append(deployment("calico-node", {}, 3, "calico-system", "DaemonSet"))
+    assert not diagnose(world.facts()).verdicts
+
+
+def test_several_causes_at_once():
+    """Any causes together are found, and the first of them is one that was made, or a consequence of both."""
+    chance = random.Random(3)
+    for _ in range(150):
+        first, second = chance.sample(list(CASES.values()), 2)
+        world = base()
+        try:
+            first.change(world)
+            second.change(world)
+        except (KeyError, StopIteration, ValueError):
+            continue  # the first change removed what the second one needs
+        diagnosis = diagnose(world.facts())
+        assert diagnosis.findings, (first.name, second.name)
+        render_text(diagnosis)
 
 
 def test_passing_causes_need_two_readings():

@@ -17,11 +17,11 @@ from bridgehead.insight.doctor.reading import choose_pods, examine, read_certifi
 from bridgehead.insight.doctor.subjects import Target
 from bridgehead.insight.facts.network_state import Listening, NetworkState, Section
 from bridgehead.insight.network_namespaces import NotEntered
-from bridgehead.objects.core import Endpoints, EndpointSubset
+from bridgehead.objects.core import ContainerPort, Endpoints, EndpointSubset, ServicePort
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.tls_certificates import issue_certificate
 from tests.unit.insight.doctor.test_diagnosis import KINDS
-from tests.unit.insight.generated_clusters import ContainerPort, ServicePort, World, base, pod, service
+from tests.unit.insight.generated_clusters import World, base, pod, service
 
 
 @dataclass
@@ -42,7 +42,7 @@ class Client:
         if kind.plural == "services":
             self.readings += 1
         facts = self.worlds[min(self.readings, len(self.worlds)) - 1].facts().cluster
-        found = {
+        lists: dict[str, list[Any]] = {
             "services": list(facts.services.values()),
             "endpointslices": list(facts.slices),
             "endpoints": list(facts.endpoints.values()),
@@ -50,8 +50,8 @@ class Client:
             "nodes": list(facts.nodes.values()),
             "namespaces": list(facts.namespaces.values()),
             "configmaps": list(facts.config_maps.values()),
-        }.get(kind.plural, [])
-        items = [each for each in found if not namespace or each.metadata.namespace == namespace]
+        }
+        items = [each for each in lists.get(kind.plural, []) if not namespace or each.metadata.namespace == namespace]
         return msgspec.defstruct("Page", ["items", "metadata"])(items, msgspec.defstruct("Meta", ["continue_"])(""))
 
     async def request(self, method: str, path: str) -> Any:
