@@ -3,7 +3,8 @@
 Without a name, all Services are examined, and the parts of the cluster that all of them need. The command reads the
 API, and the listening sockets of some pods; it changes nothing. Parts that may not be read are listed.
 
-Exits 0 when nothing is broken, 1 when something is, 2 for a wrong command line. Docs: docs/troubleshooting.md.
+Exits 0 when nothing is broken, 1 when something is or a named Service cannot be read, 2 for a wrong command line.
+Docs: docs/troubleshooting.md.
 
 Examples:
 
@@ -74,7 +75,7 @@ def command(
     from bridgehead.insight.doctor.report import render_json, render_text
 
     sys.stdout.write(render_json(diagnosis) if output == "json" else render_text(diagnosis))
-    if diagnosis.is_broken:
+    if diagnosis.is_broken or diagnosis.unknown:
         raise typer.Exit(1)
 
 

@@ -1065,8 +1065,8 @@ this page.
     bridgehead doctor service/web      # one Service; service/web:80 one port of it
     bridgehead doctor -o json          # findings, verdicts of all Services, and what could not be looked at
 
-The exit code is 0 when nothing is broken, 1 when something is, and 2 for a wrong command line. In each example the
-first line shows the cause and the last one is the remedy.
+The exit code is 0 when nothing is broken, 1 when something is or when a named Service cannot be read, and 2 for a
+wrong command line. In each example the first line shows the cause and the last one is the remedy.
 """
 
 

@@ -71,23 +71,31 @@ CLUSTER_CHECKS: tuple[ClusterCheck, ...] = (
 
 # Causes that a reading may see for a moment, because its requests are not one: a second reading confirms them.
 PASSING_CAUSES = frozenset(("EndpointSlicesBehind", "EndpointsNotMirrored", "ProxyBehind", "NoSelectorNoEndpoints"))
+_ESSENTIAL = frozenset(("services", "endpointslices", "endpoints", "pods", "nodes"))
 # Causes for which the DNS has no endpoints, and then no name resolves.
 _NO_ENDPOINTS = frozenset(("selectors", "pods", "slices"))
 
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     """`findings`: all, the first cause first. `services`: `namespace/name` of each examined Service, with the cause of
-    its verdict; "" for a healthy one. `unseen`: what could not be looked at.
+    its verdict; "" for one without. `unknown`: Services that were asked for and could not be read. `unseen`: what could
+    not be looked at.
     """
 
     findings: tuple[Finding, ...]
     services: dict[str, str]
+    unknown: tuple[str, ...] = ()
     unseen: tuple[Unseen, ...] = ()
 
     @property
     def healthy(self) -> int:
         """The number of Services without a verdict."""
         return sum(not cause for cause in self.services.values())
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether a Service without a verdict may be broken all the same: too little could be read."""
+        return any(unseen.what in _ESSENTIAL for unseen in self.unseen)
 
     @property
     def is_broken(self) -> bool:
@@ -120,7 +128,9 @@ def diagnose(facts: Facts) -> Diagnosis:
         found += check(facts)
     findings = tuple(_unique(sorted(found, key=lambda finding: (*_order(finding), finding.subject not in asked))))
     unseen = tuple(dict.fromkeys((*facts.cluster.unseen, *facts.unseen)))
-    return Diagnosis(findings=findings, services=_verdicts(findings, examined), unseen=unseen)
+    services = _verdicts(findings, examined)
+    unknown = tuple(str(target.key) for target in facts.targets if str(target.key) not in services)
+    return Diagnosis(findings=findings, services=services, unknown=unknown, unseen=unseen)
 
 
 def confirmed(first: Diagnosis, second: Diagnosis) -> Diagnosis:

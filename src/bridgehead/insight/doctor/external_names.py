@@ -8,6 +8,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator
 
+from bridgehead.insight.facts.cluster_state import OTHER_NAMESPACES
 from bridgehead.insight.findings import Finding, Severity
 from bridgehead.objects.meta import ObjectKey
 
@@ -32,7 +33,7 @@ def check_external_name(view: ServiceView, facts: Facts) -> Iterator[Finding]:
         )
         return
     key = _service_of(name, facts.cluster.domain)
-    if key is not None and facts.cluster.has_seen("services"):
+    if key is not None and facts.cluster.has_seen("services", OTHER_NAMESPACES):
         if key == view.key:
             yield view.finding(
                 "ExternalNameLoop",

@@ -30,7 +30,7 @@ def check_dns(facts: Facts) -> Iterator[Finding]:
     """Yield the problems of the cluster's DNS as a whole."""
     cluster = facts.cluster
     yield from _forwarding_loop(facts)
-    if not facts.has_seen_all("configmaps", "services"):
+    if not facts.has_seen_all("configmaps", "services", namespace=SYSTEM):
         return
     config = cluster.config_maps.get(_COREFILE_KEY)
     if config is None:

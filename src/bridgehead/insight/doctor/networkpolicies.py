@@ -14,7 +14,7 @@ from bridgehead.insight.findings import Finding, Severity
 from bridgehead.objects.core import Pod, ServicePort
 
 from .policy_rules import Policy, PolicyPeer, PolicyPort, PolicyRule, isolating, peer_matches, port_matches
-from .subjects import DNS_KEY, Facts, ServiceView, kubectl, make_finding, names_of
+from .subjects import DNS_KEY, SYSTEM, Facts, ServiceView, kubectl, make_finding, names_of
 
 
 def _severity(facts: Facts) -> Severity:
@@ -106,7 +106,10 @@ def _describe(port: PolicyPort) -> str:
 def check_dns_egress(facts: Facts) -> Iterator[Finding]:
     """Yield policies that keep pods from asking the cluster's DNS: one finding for each namespace."""
     cluster, policies = facts.cluster, facts.policies
-    if not facts.has_seen_all("networkpolicies", "pods", "services") or DNS_KEY not in cluster.services:
+    if (
+        not facts.has_seen_all("networkpolicies", "pods", "services", namespace=SYSTEM)
+        or DNS_KEY not in cluster.services
+    ):
         return
     servers = [pod for pod in cluster.selected_pods(cluster.services[DNS_KEY]) if pod.is_ready]
     if not servers:

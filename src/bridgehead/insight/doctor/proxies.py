@@ -26,7 +26,7 @@ _MISSING_PROGRAM = (
 def check_proxies(facts: Facts) -> Iterator[Finding]:
     """Yield the problems of each ready node's proxy, if the cluster's Services are programmed by kube-proxy."""
     cluster = facts.cluster
-    if not facts.has_seen_all("pods", "nodes", "leases"):
+    if not facts.has_seen_all("pods", "nodes", "leases", namespace=SYSTEM):
         return
     pods = _proxy_pods(facts)
     if not pods and not cluster.progress:

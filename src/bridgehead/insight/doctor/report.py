@@ -42,15 +42,24 @@ def _lines(subject: str, findings: Sequence[Finding]) -> Iterator[str]:
 
 def _summary(diagnosis: Diagnosis) -> str:
     healthy = diagnosis.healthy
-    if len(diagnosis.services) == 1 and healthy:
+    is_one = len(diagnosis.services) == 1
+    if diagnosis.is_partial:
+        lines = [
+            f"{healthy} {'Service has' if healthy == 1 else 'Services have'} no finding; not all could be looked at."
+        ]
+    elif is_one and healthy:
         lines = [f"service/{next(iter(diagnosis.services))} is healthy."]
     else:
         lines = [f"{healthy} {'Service is' if healthy == 1 else 'Services are'} healthy."]
+    lines += [f"service/{key} could not be looked at." for key in diagnosis.unknown]
     lines += [f"Could not look at {unseen}" for unseen in diagnosis.unseen]
     return "".join(f"{line}\n" for line in lines)
 
 
 def render_json(diagnosis: Diagnosis) -> str:
-    """Return `{findings, services, healthy, unseen}`; `services` has the cause of each Service's verdict, or ""."""
+    """Return `{findings, services, unknown, unseen, healthy}`.
+
+    `services` has the cause of each Service's verdict, or "".
+    """
     document = {**msgspec.to_builtins(diagnosis), "healthy": diagnosis.healthy}
     return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"

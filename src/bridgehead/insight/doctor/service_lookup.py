@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from bridgehead.insight.facts.cluster_state import OTHER_NAMESPACES
 from bridgehead.insight.findings import Finding, Severity
 
 from .near_names import nearest
@@ -54,7 +55,8 @@ def check_target(target: Target, facts: Facts) -> Iterator[Finding]:
         yield make_finding(
             "ServiceNotFound",
             subject,
-            f'There is no Service "{key.name}", neither in namespace "{key.namespace}" nor in another one.',
+            f'There is no Service "{key.name}" in namespace "{key.namespace}"'
+            + (", nor in another one." if cluster.has_seen("services", OTHER_NAMESPACES) else "."),
             fix=kubectl(key.namespace, "expose", "deployment", key.name, "--port=80"),
             evidence=[f"Services there: {names_of(sorted(here)) or 'none'}"],
         )

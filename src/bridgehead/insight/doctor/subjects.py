@@ -66,8 +66,9 @@ class Facts:
         """Whether the objects of all namespaces were read."""
         return not self.cluster.namespace
 
-    def has_seen_all(self, *plurals: str) -> bool:
-        return all(map(self.cluster.has_seen, plurals))
+    def has_seen_all(self, *plurals: str, namespace: str = "") -> bool:
+        """Return whether kinds were read, also those of `namespace`, as `ClusterState.has_seen`."""
+        return all(self.cluster.has_seen(plural, namespace) for plural in plurals)
 
     @cached_property
     def views(self) -> Mapping[ObjectKey, ServiceView]:
@@ -221,11 +222,11 @@ class ServiceView:
     @property
     def sees_pods(self) -> bool:
         """Whether the pods of the Service's namespace were read."""
-        return self.facts.cluster.has_seen("pods") and self._is_read
+        return self.facts.cluster.has_seen("pods", self.key.namespace) and self._is_read
 
     @property
     def sees_slices(self) -> bool:
-        return self.facts.cluster.has_seen("endpointslices") and self._is_read
+        return self.facts.cluster.has_seen("endpointslices", self.key.namespace) and self._is_read
 
     @property
     def _is_read(self) -> bool:

@@ -8,9 +8,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from bridgehead.client import ApiClient
-from bridgehead.client.errors import ClientError, NotFound, Unauthorized, Unreachable
+from bridgehead.client.errors import ClientError, Forbidden, NotFound, Unauthorized, Unreachable
 from bridgehead.insight.findings import Unseen, printable
 from bridgehead.objects import progress
+from bridgehead.objects.core import Service
 from bridgehead.objects.kinds import (
     CONFIG_MAPS,
     ENDPOINT_SLICES,
@@ -24,10 +25,10 @@ from bridgehead.objects.kinds import (
     SERVICES,
     Kind,
 )
-from bridgehead.objects.meta import Object
+from bridgehead.objects.meta import Object, ObjectKey
 from bridgehead.objects.progress import read_progress
 
-from .cluster_state import ClusterState, Json, by_key
+from .cluster_state import OTHER_NAMESPACES, ClusterState, Json, by_key
 
 T = TypeVar("T", bound=Object)
 R = TypeVar("R")
@@ -66,7 +67,7 @@ class _Reading:
 
     async def read(self) -> dict[str, Any]:
         reads: dict[str, Awaitable[Any]] = {
-            "services": self._typed(SERVICES, [""], by_key),
+            "services": self._services(),
             "slices": self._typed(ENDPOINT_SLICES, self._namespaces, tuple),
             "endpoints": self._typed(ENDPOINTS, self._namespaces, by_key),
             "pods": self._typed(PODS, self._namespaces, by_key),
@@ -85,21 +86,38 @@ class _Reading:
             ),
             "network_policies": self._untyped(self._paths("networking.k8s.io/v1", "networkpolicies"), ""),
             "ingresses": self._untyped(self._paths("networking.k8s.io/v1", "ingresses"), ""),
-            "ingress_classes": self._untyped(["/apis/networking.k8s.io/v1/ingressclasses"], ""),
+            "ingress_classes": self._untyped({"": "/apis/networking.k8s.io/v1/ingressclasses"}, ""),
             "workloads": self._joined(
                 # DaemonSets are few, and network plug-ins, which are DaemonSets, have namespaces of their own.
                 self._untyped(
-                    [f"/apis/apps/v1/{plural}"] if kind == "DaemonSet" else self._paths("apps/v1", plural), kind
+                    {"": f"/apis/apps/v1/{plural}"} if kind == "DaemonSet" else self._paths("apps/v1", plural), kind
                 )
                 for kind, plural in _WORKLOADS.items()
             ),
-            "address_pools": self._joined(self._untyped([path], kind) for kind, path in _POOLS.items()),
+            "address_pools": self._joined(self._untyped({"": path}, kind) for kind, path in _POOLS.items()),
         }
         results = await asyncio.gather(*reads.values())
         return dict(zip(reads, results, strict=True))
 
-    def _paths(self, group_version: str, plural: str) -> list[str]:
-        return [f"/apis/{group_version}/{f'namespaces/{name}/' if name else ''}{plural}" for name in self._namespaces]
+    def _paths(self, group_version: str, plural: str) -> dict[str, str]:
+        """Return the paths of a kind's lists by namespace."""
+        return {
+            name: f"/apis/{group_version}/{f'namespaces/{name}/' if name else ''}{plural}" for name in self._namespaces
+        }
+
+    async def _services(self) -> dict[ObjectKey, Service]:
+        """Read the Services of all namespaces; without the right to do that, those of the namespaces of interest."""
+        try:
+            return by_key(await self._pages(SERVICES, "", {}))
+        except Forbidden as error:
+            if self._namespaces == [""]:
+                self._see_not(SERVICES.plural, error)
+                return {}
+            self._see_not(f"{SERVICES.plural} of {OTHER_NAMESPACES}", error)
+            return await self._typed(SERVICES, self._namespaces, by_key)
+        except ClientError as error:
+            self._see_not(SERVICES.plural, error)
+            return {}
 
     async def _typed(
         self, kind: Kind[T], namespaces: Sequence[str], convert: Callable[[list[T]], R], **selectors: str
@@ -109,7 +127,7 @@ class _Reading:
             try:
                 objects += await self._pages(kind, namespace, selectors)
             except ClientError as error:
-                self._see_not(kind.plural, error)
+                self._see_not(self._part(kind.plural, namespace) if len(namespaces) > 1 else kind.plural, error)
         return convert(objects)
 
     async def _pages(self, kind: Kind[T], namespace: str, selectors: Mapping[str, str]) -> list[T]:
@@ -122,21 +140,25 @@ class _Reading:
             if not continue_:
                 return found
 
-    async def _untyped(self, paths: Sequence[str], kind: str) -> tuple[Json, ...]:
+    async def _untyped(self, paths: Mapping[str, str], kind: str) -> tuple[Json, ...]:
         found: list[Json] = []
-        for path in paths:
+        for namespace, path in paths.items():
             try:
                 items = (await self._client.request("GET", path)).get("items")
             except NotFound:
                 continue  # an optional kind, which this cluster does not have
             except ClientError as error:
-                self._see_not(path.rpartition("/")[2], error)
+                self._see_not(self._part(path.rpartition("/")[2], namespace), error)
                 continue
             found += [item for item in items if isinstance(item, dict)] if isinstance(items, list) else ()
         return tuple({"kind": kind, **item} if kind else item for item in found)
 
     async def _joined(self, reads: Any) -> tuple[Json, ...]:
         return tuple(item for found in await asyncio.gather(*reads) for item in found)
+
+    def _part(self, plural: str, namespace: str) -> str:
+        """Return the name of a part for `ClusterState.has_seen`: the system's part of a kind is one of its own."""
+        return plural if namespace != SYSTEM or len(self._namespaces) == 1 else f"{plural} of {namespace}"
 
     def _see_not(self, plural: str, error: ClientError) -> None:
         if isinstance(error, Unreachable | Unauthorized):

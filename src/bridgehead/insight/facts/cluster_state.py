@@ -19,6 +19,8 @@ from bridgehead.objects.selectors import Selector
 
 Json = dict[str, Any]
 
+OTHER_NAMESPACES = "other namespaces"
+
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterState:
@@ -50,9 +52,14 @@ class ClusterState:
     address_pools: Sequence[Json] = ()  # IPAddressPools of MetalLB and Eips of OpenELB, with `kind`
     unseen: tuple[Unseen, ...] = ()
 
-    def has_seen(self, plural: str) -> bool:
-        """Return whether the objects of a kind were read; its plural is that of the API (`endpointslices`)."""
-        return all(unseen.what != plural for unseen in self.unseen)
+    def has_seen(self, plural: str, namespace: str = "") -> bool:
+        """Return whether the objects of a kind were read; its plural is that of the API (`endpointslices`).
+
+        Where one namespace is read, kube-system's part may be missing alone, or the Services of `OTHER_NAMESPACES`:
+        name these as the namespace.
+        """
+        parts = (plural, f"{plural} of {namespace}")
+        return all(unseen.what not in parts for unseen in self.unseen)
 
     @cached_property
     def _slices_by_service(self) -> Mapping[ObjectKey, Sequence[EndpointSlice]]:

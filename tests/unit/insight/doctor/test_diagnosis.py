@@ -318,11 +318,11 @@ def test_the_text_has_evidence_fix_and_further_causes():
         Finding(cause="B", subject="service/default/web", text="More.", severity=Severity.NOTICE),
     )
     diagnosis = Diagnosis(
-        findings=findings, services={"default/web": "A", "default/db": ""}, unseen=(Unseen("pods", "no"),)
+        findings=findings, services={"default/web": "A", "default/db": ""}, unseen=(Unseen("leases", "no"),)
     )
     assert render_text(diagnosis) == (
         "service/default/web is broken: A\n  It fails.\n    seen\n  Fix: repair it\n  Then (notice): B: More.\n\n"
-        "1 Service is healthy.\nCould not look at pods: no\n"
+        "1 Service is healthy.\nCould not look at leases: no\n"
     )
 
 

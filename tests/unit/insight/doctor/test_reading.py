@@ -14,6 +14,7 @@ from bridgehead.client.errors import Forbidden, Unreachable
 from bridgehead.insight.doctor import reading
 from bridgehead.insight.doctor.diagnosis import diagnose
 from bridgehead.insight.doctor.reading import choose_pods, examine, read_certificates
+from bridgehead.insight.doctor.report import render_text
 from bridgehead.insight.doctor.subjects import Target
 from bridgehead.insight.facts.network_state import Listening, NetworkState, Section
 from bridgehead.insight.network_namespaces import NotEntered
@@ -26,10 +27,13 @@ from tests.unit.insight.generated_clusters import World, base, pod, service
 
 @dataclass
 class Client:
-    """An API client of a world. `forbidden`: plurals. `worlds`: the world of each reading; the last one remains."""
+    """An API client of a world. `forbidden`: plurals. `only_namespace`: of the user's rights, if it is not "".
+
+    `worlds`: the world of each reading; the last one remains."""
 
     worlds: list[World]
     forbidden: tuple[str, ...] = ()
+    only_namespace: str = ""
     is_reachable: bool = True
     readings: int = 0
     config: ClientConfig = field(default_factory=lambda: ClientConfig(server="http://127.0.0.1:1"))
@@ -37,7 +41,7 @@ class Client:
     async def list(self, kind: Any, namespace: str = "", **_: Any) -> Any:
         if not self.is_reachable:
             raise Unreachable("http://127.0.0.1:1: connection refused")
-        if kind.plural in self.forbidden:
+        if kind.plural in self.forbidden or (self.only_namespace and namespace != self.only_namespace):
             raise Forbidden(403, "Forbidden", f"{kind.plural} is forbidden")
         if kind.plural == "services":
             self.readings += 1
@@ -56,7 +60,7 @@ class Client:
 
     async def request(self, method: str, path: str) -> Any:
         plural = path.rpartition("/")[2]
-        if plural in self.forbidden:
+        if plural in self.forbidden or (self.only_namespace and f"/{self.only_namespace}/" not in path):
             raise Forbidden(403, "Forbidden", f"{plural} is forbidden")
         return {"items": []}
 
@@ -114,6 +118,8 @@ def test_a_missing_right_is_reported_and_the_rest_works(plural):
     world.change_service("web", selector={"app": "wbe"})
     diagnosis = diagnosis_of(Client([world], (plural,)))
     assert [unseen.what for unseen in diagnosis.unseen] == [plural]
+    is_partial = plural in ("pods", "endpointslices", "nodes", "services")
+    assert ("not all could be looked at" in render_text(diagnosis)) is is_partial
     expected = [] if plural in ("pods", "services") else ["SelectorMisspelled"]
     assert [finding.cause for finding in diagnosis.verdicts] == expected
 
@@ -122,7 +128,24 @@ def test_without_any_right_nothing_is_concluded():
     kinds = [*KINDS, "ipaddresspools", "eips"]
     diagnosis = diagnosis_of(Client([base()], tuple(kinds)), None, Target(ObjectKey("default", "web")))
     assert not diagnosis.findings
-    assert sorted(unseen.what for unseen in diagnosis.unseen) == sorted(kinds)
+    assert diagnosis.unknown == ("default/web",)
+    assert "service/default/web could not be looked at." in render_text(diagnosis)
+    whats = {unseen.what.partition(" of ")[0] for unseen in diagnosis.unseen}
+    assert whats == set(kinds)
+
+
+def test_a_user_with_rights_in_one_namespace_gets_a_verdict():
+    world = base()
+    world.change_service("web", selector={"app": "wbe"})
+    client = Client([world], only_namespace="default")
+    diagnosis = diagnosis_of(client, None, Target(ObjectKey("default", "web")))
+    assert diagnosis.services["default/web"] == "SelectorMisspelled"
+    assert [finding.cause for finding in diagnosis.findings] == ["SelectorMisspelled"]
+    assert "pods of kube-system" in [unseen.what for unseen in diagnosis.unseen]
+    missing = diagnosis_of(client, None, Target(ObjectKey("default", "api")))
+    assert [finding.text for finding in missing.findings] == ['There is no Service "api" in namespace "default".']
+    well = diagnosis_of(Client([base()], only_namespace="default"), None, Target(ObjectKey("default", "web")))
+    assert not well.findings
 
 
 def test_an_unreachable_api_server_is_an_error():
