@@ -33,6 +33,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "restore": ("Cluster on this machine", "Replace a stopped cluster's objects by those of a backup."),
     "doctor": ("Any cluster", "Show why Services do not work, and the fix of each cause."),
     "wait": ("Any cluster", "Wait until a Service is programmed on every node."),
+    "top": ("Any cluster", "Show Services, pods, nodes and their rates in the terminal, as they change."),
     "rules": ("Any cluster", "Show a node's rules, each with the Service that it is there for."),
     "flows": ("Any cluster", "Show the live connections of Services, by backend."),
     "diff-modes": ("Any cluster", "Show what differs between two proxy modes, for the cluster's Services."),

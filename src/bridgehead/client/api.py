@@ -34,6 +34,7 @@ _PATCH_TYPES = {
 }
 WATCH_SECONDS = 300  # a watch lasts one to two times this long, so that watches spread over API servers
 _SILENCE_MARGIN = 30
+RAW_SILENCE_SECONDS = 30.0
 # Bookmarks come about once a minute. A watch that is silent for this long hangs, in the server or in the network.
 BOOKMARK_SILENCE_SECONDS = 150
 
@@ -155,6 +156,31 @@ class ApiClient:
         ):
             async for line in lines:
                 yield codec.decode_event(line)
+
+    async def get_raw(self, path: str, most_bytes: int) -> bytes:
+        """Return the body of an answer that need not be JSON, such as a metrics page. `path` begins with a slash.
+
+        Raises BadAnswer if it is larger than `most_bytes`.
+        """
+        found, size = [], 0
+        async with contextlib.aclosing(self.stream_raw(path, {}, RAW_SILENCE_SECONDS)) as chunks:
+            async for chunk in chunks:
+                size += len(chunk)
+                if size > most_bytes:
+                    raise BadAnswer(f"GET {path}: the answer is larger than {most_bytes} bytes")
+                found.append(chunk)
+        return b"".join(found)
+
+    async def stream_raw(
+        self, path: str, params: Mapping[str, str], silence_seconds: float
+    ) -> AsyncGenerator[bytes, None]:
+        """Yield the body of an answer as it arrives, for example a log that is followed.
+
+        Close the iterator when leaving early. Raises Unreachable after `silence_seconds` without data.
+        """
+        async with self._transport.stream(path, params, silence_seconds) as content:
+            async for chunk in content.iter_any():
+                yield chunk
 
     async def watch_json(
         self, path: str, resource_version: str, label_selector: str = ""

@@ -54,4 +54,6 @@ def printable(text: str, most: int = _LONGEST) -> str:
     Terminal escapes lose their effect, and characters that change the direction of text are replaced, too.
     """
     cut = text if len(text) <= most else text[: most - 3] + "..."
+    if cut.isprintable():  # as nearly every text is, of the many in a live view
+        return cut
     return "".join(character if character.isprintable() else "?" for character in cut)

@@ -1,0 +1,13 @@
+"""The terminal view of a cluster, for `bridgehead top`. Read-only.
+
+views       the tables: their columns, colours, names in command mode
+listing     rows of a table: filtered, sorted, limited to a namespace or to a drill-down
+layout      widths of columns, and cells of one width
+texts       objects as text: described, as YAML, safe for a terminal
+commands    what is typed after `:`
+prompt      the line in which a filter or a command is typed
+grid        the widget of a table
+pane        the widget of a long text
+inspecting  reads objects and logs, and runs other commands for a pane
+app         the application: pages, keys, refreshes
+"""
