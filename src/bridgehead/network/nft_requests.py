@@ -1,6 +1,6 @@
 """Requests of nf_tables: tables, chains, rules, sets, and the expressions of which rules consist.
 
-`untracked`, `spoofing`, `handover` and `connection_search` build their tables with them. All need tables that the
+`untracked`, `spoofing`, `handover`, `connection_search` and `flow_trace` build their tables with them. All need tables that the
 kernel removes with their owner (`flags owner`, Linux 5.12), made through a socket that the owner keeps open, not by the
 command `nft`. Source: linux/netfilter/nf_tables.h, which `nft` here stands for.
 """
@@ -141,6 +141,11 @@ def meta(key: int, register: int = _REGISTER) -> bytes:
     return expression("meta", be32(nft.NFTA_META_DREG, register) + be32(nft.NFTA_META_KEY, key))
 
 
+def set_meta(key: int) -> bytes:
+    """Write the register to a property of the packet (NFT_META_*)."""
+    return expression("meta", be32(nft.NFTA_META_SREG, _REGISTER) + be32(nft.NFTA_META_KEY, key))
+
+
 def payload(base: int, offset: int, length: int, register: int = _REGISTER) -> bytes:
     """Load `length` bytes of the packet, `offset` bytes after `base` (NFT_PAYLOAD_*)."""
     data = (
@@ -200,6 +205,17 @@ def value_in(map_name: str) -> bytes:
 def connection_state() -> bytes:
     """Load the bit of the packet's state in connection tracking."""
     return expression("ct", be32(nft.NFTA_CT_DREG, _REGISTER) + be32(nft.NFTA_CT_KEY, nft.NFT_CT_STATE))
+
+
+def connection_direction() -> bytes:
+    """Load the packet's direction in connection tracking: one byte, 0 (original) or 1 (reply)."""
+    return expression("ct", be32(nft.NFTA_CT_DREG, _REGISTER) + be32(nft.NFTA_CT_KEY, nft.NFT_CT_DIRECTION))
+
+
+def original_port(key: int) -> bytes:
+    """Load a port of the connection's first packet: `key` is NFT_CT_PROTO_SRC or NFT_CT_PROTO_DST."""
+    data = be32(nft.NFTA_CT_DREG, _REGISTER) + be32(nft.NFTA_CT_KEY, key) + attribute(nft.NFTA_CT_DIRECTION, b"\0")
+    return expression("ct", data)
 
 
 def duplicate() -> bytes:
