@@ -1,8 +1,9 @@
 """The expected fate of a new connection at one node: the Frontend that it meets, and the backends that it may get.
 
 It is a function of the Frontends that the node's proxy should have, of the destination and of the client. Proxy modes
-differ in two points only: a userspace proxy connects to the pod itself, so that the pod sees the node; and only the
-iptables mode can serve node ports on loopback addresses.
+differ in a few points: a userspace proxy connects to the pod itself, so that the pod sees the node; in the iptables mode
+and the ipvs mode, undefined ports are rejected only in a known range of cluster IPs, and the iptables mode, like
+kube-proxy, rejects connections to a Service without endpoints before it looks at source ranges.
 
 Pure: no I/O, no clock, no randomness.
 """
@@ -20,7 +21,7 @@ from bridgehead.proxy.changes import Frontends
 from bridgehead.proxy.frontends import Backend, Frontend, FrontendKey, NodeFacts, SourceNat, Verdict
 from bridgehead.proxy.mode import Settings
 
-USERSPACE = "userspace"
+_USERSPACE, _IPTABLES, _IPVS = "userspace", "iptables", "ipvs"
 
 
 class Fate(enum.StrEnum):
@@ -79,9 +80,10 @@ def expect(
     local = {*local_addresses, *facts.addresses}
     frontend = _find(destination, client, table, settings, local)
     if frontend is None:
-        return _without_frontend(destination, table, settings, local)
+        return _without_frontend(destination, table, settings, local, mode)
     ranges = frontend.source_ranges
-    if ranges is not None and not _is_in(client.address, ranges):
+    rejects_first = mode == _IPTABLES and not frontend.backends and frontend.when_empty is Verdict.REJECT
+    if ranges is not None and not rejects_first and not _is_in(client.address, ranges):
         because = f"{client.address} is in none of loadBalancerSourceRanges ({', '.join(ranges) or 'of its family'})"
         return Expectation(fate=Fate.DROPPED, because=because, frontend=frontend)
     backends, nat, when_empty, because = _select(frontend, client, settings)
@@ -89,7 +91,7 @@ def expect(
         fate = Fate.REJECTED if when_empty is Verdict.REJECT else Fate.DROPPED
         return Expectation(fate=fate, because=because, frontend=frontend)
     choices = tuple(
-        _choice(backend, 1 / len(backends), client, frontend, nat, facts, mode == USERSPACE) for backend in backends
+        _choice(backend, 1 / len(backends), client, frontend, nat, facts, mode == _USERSPACE) for backend in backends
     )
     return Expectation(fate=Fate.TRANSLATED, because=because, frontend=frontend, choices=choices)
 
@@ -114,12 +116,13 @@ def _answers_node_ports(key: FrontendKey, client: Client, settings: Settings, lo
 
 
 def _without_frontend(
-    key: FrontendKey, table: Frontends, settings: Settings, local: Collection[str]
+    key: FrontendKey, table: Frontends, settings: Settings, local: Collection[str], mode: str
 ) -> Expectation:
-    if key.address in set(table.cluster_ips()):
+    is_in_range = _is_in(key.address, of_family(settings.service_cidrs, key.family))
+    if key.address in set(table.cluster_ips()) and (is_in_range or mode not in (_IPTABLES, _IPVS)):
         because = f"a Service has the cluster IP {key.address}, but not the port {key.port}/{key.protocol}"
         return Expectation(fate=Fate.REJECTED, because=because)
-    if key.address not in local and _is_in(key.address, of_family(settings.service_cidrs, key.family)):
+    if key.address not in local and is_in_range:
         because = f"{key.address} is in the range of cluster IPs, but no Service has it"
         return Expectation(fate=Fate.DROPPED, because=because)
     return Expectation(fate=Fate.UNTRANSLATED, because="no Service has this address and port")
