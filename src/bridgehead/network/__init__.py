@@ -18,6 +18,7 @@
 | `listening_ports` | the ports on which processes listen |
 | `forked_calls` | calls of functions in forked processes, which may enter other namespaces |
 | `programs` | programs that print what the kernel has |
+| `flow_lookup` | one flow in connection tracking, by its addresses |
 | `closable` | the base class of sockets and tables |
 | `syscalls` | namespaces, mounts, capabilities, names of processes |
 | `uapi` | the constants of the kernel's headers |
