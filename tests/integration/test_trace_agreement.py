@@ -10,7 +10,8 @@ EACH = 350  # in each of three modes: more than 1,000 in all
 @pytest.mark.needs("nft", "iptables-nft", "iptables-nft-save")
 @pytest.mark.parametrize("mode", ["nftables", "iptables-nft", "userspace"])
 def test_expected_fates_backends_and_clients_are_the_real_ones(mode):
-    with TraceWorld(mode) as world:
+    world = TraceWorld(mode)
+    with world:
         found = world.compare(seed=28, count=EACH)
     assert not found["differences"], "\n".join(found["differences"])
     assert sum(found["fates"].values()) == EACH

@@ -49,7 +49,7 @@ class _Proxy(proxy_world._Proxy):
         cases = [make_case(random.Random(f"{seed} {number}"), number) for number in range(count)]
         self.change([(case["service"], case["slices"]) for case in cases], [])
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            answers = list(pool.map(lambda case: self._connect(*case["connection"], ""), cases))
+            answers = list(pool.map(self._connect_case, cases))
         fates: dict[str, int] = {}
         differences = []
         for case, answer in zip(cases, answers, strict=True):
@@ -58,6 +58,10 @@ class _Proxy(proxy_world._Proxy):
             if answer not in possible:
                 differences.append(f"expected {fate} {sorted(possible)}, but was {answer!r}: {case}")
         return {"fates": fates, "differences": differences}
+
+    def _connect_case(self, case: dict[str, Any]) -> str:
+        where, address, port, is_udp = case["connection"]
+        return self._connect(where, address, port, is_udp, "")
 
     def _expected(self, case: dict[str, Any]) -> tuple[str, set[str]]:
         from bridgehead.insight.trace.path import Client, Fate, expect

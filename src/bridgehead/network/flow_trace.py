@@ -38,9 +38,8 @@ import msgspec
 from .closable import Closable
 from .inet import PROTOCOL_NAMES, PROTOCOLS, pack_address
 from .netlink_attributes import each_message, parse_attributes, parse_text
-from .netlink_socket import NETFILTER_HEADER, NetlinkSocket, open_socket
+from .netlink_socket import NETFILTER_HEADER, NetlinkSocket, Request, open_socket
 from .nft_requests import (
-    Request,
     add_base_chain,
     add_rule,
     add_table,
@@ -53,6 +52,7 @@ from .nft_requests import (
     remove_table,
     set_meta,
 )
+from .ruleset import Ruleset
 from .uapi import nf_tables as nft
 from .uapi.netfilter import (
     NF_INET_LOCAL_OUT,
@@ -211,8 +211,6 @@ class FlowTrace(Closable):
 
 def table_exists(name: str) -> bool:
     """Return whether the current network namespace has the inet table. Raises OSError without the right to look."""
-    from .ruleset import Ruleset
-
     with Ruleset() as ruleset:
         return name in ruleset.table_names(NFPROTO_INET)
 

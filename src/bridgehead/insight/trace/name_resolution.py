@@ -96,7 +96,8 @@ def expected_resolution(name: str, resolver: Resolver, state: ClusterState) -> t
 def expected_answer(name: str, state: ClusterState) -> DnsAnswer:
     """Return the answer of the cluster's DNS to an absolute name."""
     aliases: list[str] = []
-    wanted, records = name, []
+    wanted = name
+    records: list[str] = []
     while True:
         if not is_within(wanted, state.domain):
             return DnsAnswer(name=name, rcode=UPSTREAM, aliases=tuple(aliases), record="; ".join(records))

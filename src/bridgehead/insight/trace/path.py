@@ -1,8 +1,8 @@
 """The expected fate of a new connection at one node: the Frontend that it meets, and the backends that it may get.
 
 It is a function of the Frontends that the node's proxy should have, of the destination and of the client. Proxy modes
-differ in a few points: a userspace proxy connects to the pod itself, so that the pod sees the node; in the iptables mode
-and the ipvs mode, undefined ports are rejected only in a known range of cluster IPs, and the iptables mode, like
+differ in a few points: a userspace proxy connects to the pod itself, so that the pod sees the node; in the modes
+iptables and ipvs, undefined ports are rejected only in a known range of cluster IPs, and the iptables mode, like
 kube-proxy, rejects connections to a Service without endpoints before it looks at source ranges.
 
 Pure: no I/O, no clock, no randomness.

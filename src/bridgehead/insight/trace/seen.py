@@ -23,8 +23,8 @@ _MOST_HOPS = 200  # of one packet
 class Hop(msgspec.Struct, frozen=True, kw_only=True):
     """A rule that a packet matched, or the policy of a base chain that dropped it.
 
-    `chain`: "ip nat KUBE-SERVICES". `rule`: its text, "" if it is not known any more. `verdict`: continue, accept, drop,
-    reject, return, "jump CHAIN", "goto CHAIN".
+    `chain`: "ip nat KUBE-SERVICES". `rule`: its text, "" if it is not known any more. `verdict`: continue, accept,
+    drop, reject, return, "jump CHAIN", "goto CHAIN".
     """
 
     chain: str

@@ -74,9 +74,7 @@ def parse_target(text: str) -> Target:
         kinds = {"service": TargetKind.SERVICE, "svc": TargetKind.SERVICE, "services": TargetKind.SERVICE}
         kinds |= {"pod": TargetKind.POD, "po": TargetKind.POD, "pods": TargetKind.POD}
         if kind not in kinds:
-            raise BadTarget(
-                f"{shown}: a target is a name, an address, service/NAME or pod/NAME, each with or without :PORT"
-            )
+            raise BadTarget(f"{shown}: not a name, an address, service/NAME or pod/NAME, with or without :PORT")
         path, _, port = path.partition(":")
         namespace, name = _namespaced(path, shown)
         return Target(kinds[kind], name, namespace, _port(port, shown))
