@@ -13,7 +13,7 @@ from bridgehead.network.flow_lookup import TrackedFlow
 
 from .path import Choice, Expectation, Fate
 from .probing import Outcome, ProbeResult
-from .seen import Journey, PacketPath, endpoint
+from .seen import Hop, Journey, PacketPath, endpoint
 
 _USERSPACE = "userspace"
 
@@ -44,7 +44,7 @@ class Observation:
 
     `destination`: the address and port to which it was made. `node`: whose rules it meets first, "" if unknown.
     `probe`: None if no connection was made. `tracked`: the flow at that node after the connection; None if connection
-    tracking does not have it, or was not asked. `journeys`: of the nodes where the kernel reported packets; `watched`:
+    tracking does not have it, or was not asked. `journeys`: of the nodes where the kernel reported packets. `watched`:
     the nodes that were asked to. `listens`: by `address:port` of backends, whether a process of the pod listens there;
     those that could not be looked at are left out. `rule_differences`: between the kernel's rules and the expected ones.
     """
@@ -109,12 +109,13 @@ def find_death(seen: Observation) -> Death | None:
         return Death(
             StepName.POD, f"{seen.probe.why}; the proxy of {seen.node} reached no backend, or the pod ended it"
         )
-    ended = next(((one, packet) for one in seen.journeys if (packet := one.ended) is not None), None)
-    if ended is not None:
-        return _ended_by_rule(seen, *ended)
+    for one in seen.journeys:
+        packet = one.ended
+        if packet is not None and packet.end is not None:
+            return _ended_by_rule(seen, one, packet, packet.end)
     backend = seen.backend
     if backend is not None:
-        return _without_answer(seen, backend)
+        return _without_answer(seen, seen.probe, backend)
     if seen.probe.outcome is Outcome.UNREACHABLE:
         return Death(StepName.ROUTE, f"the origin cannot send to {endpoint(*seen.destination)}: {seen.probe.why}")
     if seen.expectation.fate in (Fate.REJECTED, Fate.DROPPED):
@@ -138,9 +139,7 @@ def _expected_death(seen: Observation) -> Death | None:
     return None
 
 
-def _ended_by_rule(seen: Observation, at: Journey, packet: PacketPath) -> Death:
-    hop = packet.end
-    assert hop is not None
+def _ended_by_rule(seen: Observation, at: Journey, packet: PacketPath, hop: Hop) -> Death:
     what = "a reply" if packet.is_reply else "it"
     rule = f"{hop.chain}: {hop.rule}" if hop.rule else hop.chain
     done = {"drop": "dropped", "reject": "rejected"}.get(hop.verdict, hop.verdict)
@@ -150,18 +149,17 @@ def _ended_by_rule(seen: Observation, at: Journey, packet: PacketPath) -> Death:
     return Death(StepName.RULES, text)
 
 
-def _without_answer(seen: Observation, backend: tuple[str, int]) -> Death | None:
+def _without_answer(seen: Observation, probe: ProbeResult, backend: tuple[str, int]) -> Death | None:
     """Explain a connection that was translated, or needed no translation, and got no answer."""
-    assert seen.probe is not None
     name = seen.named(backend)
     is_listening = seen.listens.get(endpoint(*backend))
     if is_listening is False:
         return Death(StepName.POD, f"no process of {name} listens on {seen.protocol} port {backend[1]}")
-    if seen.probe.outcome is Outcome.REFUSED:
+    if probe.outcome is Outcome.REFUSED:
         return Death(StepName.POD, f"{name} refused it")
-    if seen.probe.outcome is Outcome.UNREACHABLE:
-        return Death(StepName.ROUTE, f"{name} cannot be reached: {seen.probe.why}")
-    if seen.probe.outcome is Outcome.SENT:
+    if probe.outcome is Outcome.UNREACHABLE:
+        return Death(StepName.ROUTE, f"{name} cannot be reached: {probe.why}")
+    if probe.outcome is Outcome.SENT:
         return None
     if seen.tracked is not None and seen.tracked.has_reply:
         return Death(StepName.ROUTE, f"{name} answered, but the answer did not come back to the client")
@@ -170,7 +168,7 @@ def _without_answer(seen: Observation, backend: tuple[str, int]) -> Death | None
         if not any(one.request for one in seen.journeys if one.node == node):
             return Death(StepName.ROUTE, f"{seen.node} sent it to {name}, but it did not arrive at {node}")
         return Death(StepName.POD, f"{node} passed it to {name}, which did not answer")
-    return Death(StepName.POD, f"{name} did not answer: {_outcome(seen.probe)}")
+    return Death(StepName.POD, f"{name} did not answer: {_outcome(probe)}")
 
 
 def _outcome(probe: ProbeResult) -> str:
@@ -190,8 +188,8 @@ def _fate_differences(seen: Observation) -> Iterator[str]:
     if expectation.fate is Fate.TRANSLATED:
         if seen.mode == _USERSPACE:
             return
-        if seen.is_translated:
-            yield from _choice_differences(seen)
+        if seen.tracked is not None and seen.is_translated:
+            yield from _choice_differences(seen, seen.tracked.reply_source)
         elif probe.outcome is not Outcome.SENT and not _was_lost_before(seen):
             yield f"{where} should have sent it to a backend, but did not translate it: {_outcome(probe)}"
     elif expectation.fate in (Fate.REJECTED, Fate.DROPPED):
@@ -209,9 +207,7 @@ def _was_lost_before(seen: Observation) -> bool:
     return bool(seen.watched) and not any(one.request for one in seen.journeys if one.node == seen.node)
 
 
-def _choice_differences(seen: Observation) -> Iterator[str]:
-    assert seen.tracked is not None
-    got = seen.tracked.reply_source
+def _choice_differences(seen: Observation, got: tuple[str, int]) -> Iterator[str]:
     choice = _choice(seen, got)
     if choice is None:
         possible = ", ".join(endpoint(c.backend.address, c.backend.port) for c in seen.expectation.choices[:10])
