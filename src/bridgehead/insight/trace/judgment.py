@@ -45,8 +45,8 @@ class Observation:
     `destination`: the address and port to which it was made. `node`: whose rules it meets first, "" if unknown.
     `probe`: None if no connection was made. `tracked`: the flow at that node after the connection; None if connection
     tracking does not have it, or was not asked. `journeys`: of the nodes where the kernel reported packets. `watched`:
-    the nodes that were asked to. `listens`: by `address:port` of backends, whether a process of the pod listens there;
-    those that could not be looked at are left out. `rule_differences`: between the kernel's rules and the expected ones.
+    the nodes that were asked to. `listens`: by `address:port`, whether a process listens there; those that could not
+    be looked at are left out. `rule_differences`: between the kernel's rules and the expected ones.
     """
 
     destination: tuple[str, int]
