@@ -1,0 +1,597 @@
+"""Traces one connection: reads what the way consists of, makes the connection, follows it, and reports.
+
+`trace` is the whole of it. All decisions are in the pure modules of this package; here are the reads, what runs at the
+same time, and what becomes of parts that cannot be looked at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+
+import msgspec
+
+from bridgehead.client import ApiClient
+from bridgehead.insight.expectations import Expectations, expect_node, service_of
+from bridgehead.insight.facts.cluster_reading import read_cluster
+from bridgehead.insight.facts.cluster_state import ClusterState
+from bridgehead.insight.facts.network_reading import read_network
+from bridgehead.insight.facts.network_state import NetworkState, Section
+from bridgehead.insight.findings import printable
+from bridgehead.insight.network_namespaces import NetworkNamespace, NetworkNamespaces, NotEntered, OnlyPrograms
+from bridgehead.insight.rulesets.comparison import compare
+from bridgehead.insight.rulesets.entries import Entry
+from bridgehead.insight.rulesets.reading import read_rules
+from bridgehead.kubelet.node.resolv_conf import Resolver, parse_resolver
+from bridgehead.network.flow_lookup import FlowTuple, TrackedFlow, find_flow
+from bridgehead.network.flow_trace import Flow
+from bridgehead.objects.meta import ObjectKey
+from bridgehead.proxy.frontends import FrontendKey
+
+from . import judgment, steps
+from .destination import Destination, NoDestination, find_destination, name_to_resolve, namespaces_of
+from .dns_queries import Questions, ask_names
+from .judgment import Observation, StepName
+from .listening import AwaitedTable, Heard, Listening, RouteFound, await_table, find_route, listen
+from .name_resolution import (
+    DnsAnswer,
+    candidate_names,
+    difference,
+    expected_resolution,
+    expected_resolver,
+)
+from .origins import Place, choose_place
+from .path import Client, Expectation, Fate, expect
+from .policy import explain
+from .probing import Probe, ProbeResult, make_connection, marker_of
+from .program_probes import NO_SUCH_PROGRAM, connection_commands, question_commands, read_answer, read_connection
+from .report import Report, Seen, State, Step
+from .rule_texts import RuleTexts, listing_commands, parse_listing
+from .seen import Journey, chains_of, endpoint, journey
+from .target import Origin, OriginKind, Target
+
+_MOST_WATCHED = 8  # nodes at which the connection is followed
+_MOST_PODS = 5  # in which is looked whether they listen
+_PORTS = (61001, 65535)  # after those that Linux gives to clients by default
+_SEGMENT_BYTES = (600, 1100)  # maximum segment sizes that no link has, and that every network carries
+_CONNECT_SECONDS = 0.7
+_READY_SECONDS = 2.0
+_CALL_SECONDS = 5.0
+_PROGRAM_SECONDS = 4.0
+_USERSPACE_LINGER_SECONDS = 0.15  # in which the userspace proxy reports that it reached no backend
+_SECTIONS = {
+    "nftables": (Section.NFTABLES,),
+    "iptables": (Section.IPTABLES, Section.IPTABLES_LEGACY),
+    "ipvs": (Section.IPTABLES, Section.IPTABLES_LEGACY, Section.IP_SETS, Section.VIRTUAL_SERVERS),
+    "userspace": (Section.NFTABLES, Section.LISTENERS),
+}
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """`namespace`: that of names without one, and of the default origin."""
+
+    target: Target
+    text: str  # of the target, as the user wrote it
+    origin: Origin | None = None
+    namespace: str = "default"
+    protocol: str = "tcp"
+
+
+async def trace(client: ApiClient, namespaces: NetworkNamespaces, request: Request) -> Report:
+    """Trace a connection. Raises NoOrigin, and the client's Unreachable and Unauthorized: then nothing can be said."""
+    own = request.origin.namespace if request.origin is not None else ""
+    needed = {own or request.namespace, *namespaces_of(request.target, own or request.namespace, "cluster.local")}
+    only = next(iter(needed)) if len(needed) == 1 else ""
+    state = await read_cluster(client, only)
+    place = choose_place(request.origin, request.namespace, state)
+    return await _Trace(state, namespaces, request, place).report()
+
+
+class _Trace:
+    def __init__(self, state: ClusterState, namespaces: NetworkNamespaces, request: Request, place: Place) -> None:
+        self._state = state
+        self._namespaces = namespaces
+        self._request = request
+        self._place = place
+        self._unseen = {str(one): None for one in state.unseen}
+        self._pods = {address: str(pod.key) for address, pod in state.pods_by_address.items()}
+        self._steps: list[Step] = []
+        self._differences: list[str] = []
+
+    async def report(self) -> Report:
+        origin = await self._enter(self._origin)
+        answers = await self._resolve(origin)
+        try:
+            destination = find_destination(
+                self._request.target,
+                self._place.origin.kind,
+                self._place.namespace,
+                self._request.protocol,
+                self._state,
+                answers,
+            )
+        except NoDestination as error:
+            step = StepName.NAME if answers else StepName.SERVICE
+            if not answers:
+                self._steps.append(Step(name=step, text=str(error), state=State.FAILED))
+            return self._made(f"Dies at the step {step}: {error}", works=False)
+        return await _Connection(self, origin, destination).report()
+
+    def _made(self, verdict: str, *, works: bool | None, **more: object) -> Report:
+        return msgspec.convert(
+            {
+                "verdict": printable(verdict, 600),
+                "works": works,
+                "origin": str(self._place.origin),
+                "target": self._request.text,
+                "protocol": self._request.protocol,
+                "differences": tuple(self._differences),
+                "steps": tuple(self._steps),
+                "unseen": tuple(self._unseen),
+                **more,
+            },
+            Report,
+        )
+
+    # --- Namespaces ---------------------------------------------------------------------------------------------
+
+    async def _origin(self) -> NetworkNamespace:
+        where = self._place.origin
+        if where.kind is OriginKind.POD:
+            return await self._namespaces.pod(ObjectKey(where.namespace, where.name))
+        if where.kind is OriginKind.NODE:
+            return await self._namespaces.node(where.name)
+        return await self._namespaces.outside()
+
+    async def _enter(self, enter: Callable[[], Awaitable[NetworkNamespace]]) -> NetworkNamespace | None:
+        try:
+            return await enter()
+        except NotEntered as error:
+            self._unseen[f"{self._place.origin}: {error}"] = None
+            return None
+
+    async def _node(self, name: str) -> NetworkNamespace | None:
+        try:
+            return await self._namespaces.node(name)
+        except NotEntered as error:
+            self._unseen[f"node {name}: {error}"] = None
+            return None
+
+    # --- Names --------------------------------------------------------------------------------------------------
+
+    async def _resolve(self, origin: NetworkNamespace | None) -> tuple[DnsAnswer, ...]:
+        name = name_to_resolve(self._request.target, self._place.namespace)
+        if not name or (self._place.origin.kind is not OriginKind.POD and self._request.target.kind == "service"):
+            return ()
+        resolver, is_real = await self._resolver(origin)
+        expected = expected_resolution(name, resolver, self._state)
+        asked, why_not = await self._ask(origin, name, resolver, is_programs=is_real)
+        differs = difference(expected, asked)
+        if differs:
+            self._differences.append(differs)
+        self._steps.append(steps.name_step(name, resolver, expected, asked, differs, why_not))
+        return asked or expected
+
+    async def _resolver(self, origin: NetworkNamespace | None) -> tuple[Resolver, bool]:
+        """Return the origin's resolver, and whether it was read there by a program of its image."""
+        if origin is not None and await _only_programs(origin):
+            try:
+                done = await origin.run(("cat", "/etc/resolv.conf"), seconds=_PROGRAM_SECONDS)
+                if done.code == 0:
+                    return parse_resolver(done.stdout[:65536].decode(errors="replace")), True
+            except NotEntered:
+                pass
+            return expected_resolver(self._place.pod, self._state, Resolver()), True
+        found = expected_resolver(self._place.pod, self._state, Resolver())
+        if not found.nameservers:  # a node's own: its programs ask the cluster's DNS only if they are told to
+            service = self._state.services.get(ObjectKey("kube-system", "kube-dns"))
+            servers = (service.spec.cluster_ip,) if service is not None and service.spec.cluster_ip else ()
+            found = Resolver(nameservers=servers, searches=found.searches, options=found.options)
+        return found, False
+
+    async def _ask(
+        self, origin: NetworkNamespace | None, name: str, resolver: Resolver, *, is_programs: bool
+    ) -> tuple[tuple[DnsAnswer, ...], str]:
+        """Return the real answers, and why there are none."""
+        if origin is None:
+            return (), "the origin could not be entered"
+        if is_programs:
+            return await _ask_by_programs(origin, name)
+        names = candidate_names(name, resolver)
+        if not resolver.nameservers or not names:
+            return (), "there is no name server"
+        try:
+            asked = await origin.call(
+                ask_names, Questions(server=resolver.nameservers[0], names=names), seconds=_CALL_SECONDS
+            )
+        except NotEntered as error:
+            return (), str(error)
+        return asked.answers, ""
+
+
+async def _only_programs(namespace: NetworkNamespace) -> bool:
+    try:
+        await namespace.call(os.path.exists, "/", seconds=_CALL_SECONDS)
+    except OnlyPrograms:
+        return True
+    except NotEntered:
+        return False
+    return False
+
+
+async def _ask_by_programs(origin: NetworkNamespace, name: str) -> tuple[tuple[DnsAnswer, ...], str]:
+    why = "the image has neither getent nor nslookup"
+    for argv in question_commands(name):
+        try:
+            done = await origin.run(argv, seconds=_PROGRAM_SECONDS)
+        except NotEntered as error:
+            why = str(error)
+            continue
+        if done.code not in NO_SUCH_PROGRAM:
+            return (read_answer(argv, done, name),), ""
+    return (), why
+
+
+class _Connection:
+    """The connection to a known destination."""
+
+    def __init__(self, trace: _Trace, origin: NetworkNamespace | None, destination: Destination) -> None:
+        self._trace = trace
+        self._state = trace._state
+        self._place = trace._place
+        self._origin = origin
+        self._to = destination
+        self._protocol = trace._request.protocol
+        self._unread: list[str] = []
+
+    async def report(self) -> Report:
+        route, why_no_route = await self._route(self._origin, self._to.address)
+        node = self._entry_node()
+        expectations = expect_node(self._state, node)
+        expectation = self._expect(expectations, route)
+        watched = self._nodes_to_watch(node, expectation)
+        (probe, heard, why_not, port), network = await asyncio.gather(
+            self._connect(node, watched, expectations.mode), self._read_node(node, expectations.mode)
+        )
+        if self._place.origin.kind is OriginKind.OUTSIDE:
+            node, expectations, expectation, network = await self._correct_entry(
+                node, expectations, expectation, network, heard, route
+            )
+        tracked, journeys = await asyncio.gather(self._tracked(node, probe), self._journeys(heard, network, port, node))
+        entries, differences, why_no_rules = self._rules(expectations, expectation, network)
+        seen = Observation(
+            destination=(self._to.address, self._to.port),
+            protocol=self._protocol,
+            node=node,
+            expectation=expectation,
+            mode=expectations.mode,
+            probe=probe,
+            tracked=tracked,
+            journeys=journeys,
+            watched=tuple(heard),
+            pods=self._trace._pods,
+            rule_differences=differences,
+        )
+        listens, routes = await asyncio.gather(self._listens(seen), self._routes(seen, node, route))
+        seen = replace(seen, listens=listens)
+        return self._report(seen, expectations, entries, why_no_rules, why_not, heard, routes, why_no_route)
+
+    def _report(
+        self,
+        seen: Observation,
+        expectations: Expectations,
+        entries: Sequence[Entry],
+        why_no_rules: str,
+        why_not: str,
+        heard: dict[str, Heard],
+        routes: Sequence[tuple[str, str, RouteFound | None]],
+        why_no_route: Sequence[str],
+    ) -> Report:
+        expectation = seen.expectation
+        frontend = expectation.frontend
+        death = judgment.find_death(seen)
+        does_work = judgment.works(seen)
+        found = self._trace._steps
+        found.append(steps.service_step(seen.destination, self._protocol, frontend, self._to.note, expectation.because))
+        if frontend is not None:
+            key = service_of(frontend.owner)
+            service = self._state.services.get(key)
+            reasons = explain(service, self._state.slices_of(key), frontend, expectation, expectations.facts)
+            found.append(steps.policy_step(reasons, expectation))
+        if frontend is not None or (death is not None and death.step == StepName.RULES):
+            found.append(steps.rules_step(seen.node, seen.mode, entries, seen.rule_differences, why_no_rules, death))
+        backends = steps.possible_backends(expectation, seen.pods)
+        found.append(steps.backends_step(backends, expectation, seen.mode == "userspace"))
+        found.append(steps.route_step(routes, why_no_route, death))
+        found.append(steps.pod_step(seen, death))
+        interfaces = {name: one.interfaces for name, one in heard.items()}
+        found.append(steps.connection_step(seen, why_not, interfaces, self._unread, does_work))
+        self._trace._differences += judgment.differences(seen)
+        backend = seen.backend
+        return self._trace._made(
+            judgment.verdict(seen),
+            works=does_work,
+            destination=endpoint(*seen.destination),
+            backends=backends,
+            seen=None
+            if seen.probe is None
+            else Seen(
+                outcome=seen.probe.outcome,
+                source=endpoint(*seen.probe.source) if seen.probe.source[0] else "",
+                milliseconds=seen.probe.milliseconds,
+                backend=endpoint(*backend) if backend is not None else "",
+                pod=seen.pods.get(backend[0], "") if backend is not None else "",
+                client=seen.client,
+            ),
+        )
+
+    # --- The expectation ----------------------------------------------------------------------------------------
+
+    def _entry_node(self) -> str:
+        if self._place.node:
+            return self._place.node
+        node = self._state.nodes_by_address.get(self._to.address)
+        if node is not None:
+            return node.metadata.name
+        return min((name for name, one in self._state.nodes.items() if one.is_ready), default="")
+
+    def _expect(self, expectations: Expectations, route: RouteFound | None) -> Expectation:
+        family = 6 if ":" in self._to.address else 4
+        source = self._place.addresses.get(family, "")
+        if route is not None and (self._place.is_node or not source):
+            source = route.source
+        key = FrontendKey(self._to.address, self._protocol, self._to.port)
+        unspecified = "::" if family == 6 else "0.0.0.0"
+        node = self._state.nodes.get(expectations.node)
+        return expect(
+            key,
+            Client(source or unspecified, is_node=self._place.is_node),
+            expectations.table,
+            expectations.facts,
+            expectations.settings,
+            mode=expectations.mode,
+            local_addresses=[one.address for one in node.status.addresses] if node is not None else (),
+        )
+
+    def _nodes_to_watch(self, node: str, expectation: Expectation) -> list[str]:
+        names = [node] if node else []
+        names += [one.backend.node for one in expectation.choices if one.backend.node]
+        if self._place.origin.kind is OriginKind.OUTSIDE:
+            names += sorted(self._state.nodes)
+        pod = self._state.pods_by_address.get(self._to.address)
+        if pod is not None:
+            names.append(pod.spec.node_name)
+        return [name for name in dict.fromkeys(names) if name in self._state.nodes][:_MOST_WATCHED]
+
+    async def _correct_entry(
+        self,
+        node: str,
+        expectations: Expectations,
+        expectation: Expectation,
+        network: NetworkState | None,
+        heard: dict[str, Heard],
+        route: RouteFound | None,
+    ) -> tuple[str, Expectations, Expectation, NetworkState | None]:
+        """Return the node that got the connection from outside, if it was another one than was assumed."""
+        real = next((name for name, one in heard.items() if _has_packet_to(one, self._to)), node)
+        if real == node:
+            return node, expectations, expectation, network
+        expectations = expect_node(self._state, real)
+        return real, expectations, self._expect(expectations, route), await self._read_node(real, expectations.mode)
+
+    # --- Reads --------------------------------------------------------------------------------------------------
+
+    async def _route(self, where: NetworkNamespace | None, address: str) -> tuple[RouteFound | None, list[str]]:
+        """Return the route, and why it is not known."""
+        if where is None:
+            return None, []
+        try:
+            return await where.call(find_route, address, seconds=_CALL_SECONDS), []
+        except NotEntered as error:
+            return None, [f"{where.name}: {error}"]
+
+    async def _routes(
+        self, seen: Observation, node: str, route: RouteFound | None
+    ) -> list[tuple[str, str, RouteFound | None]]:
+        found: list[tuple[str, str, RouteFound | None]] = []
+        if self._origin is not None and (route is not None or not await _only_programs(self._origin)):
+            found.append((self._origin.name, self._to.address, route))
+        backends = [seen.backend[0]] if seen.backend is not None else []
+        backends = backends or [one.backend.address for one in seen.expectation.choices[:_MOST_PODS]]
+        namespace = await self._trace._node(node) if node and backends else None
+        if namespace is not None and not await _only_programs(namespace):
+            for address in backends:
+                onward, problems = await self._route(namespace, address)
+                if not problems:
+                    found.append((f"node {node}", address, onward))
+        return found
+
+    async def _read_node(self, node: str, mode: str) -> NetworkState | None:
+        namespace = await self._trace._node(node) if node else None
+        if namespace is None:
+            return None
+        sections = _SECTIONS.get(mode, (Section.NFTABLES, Section.IPTABLES))
+        return await read_network(namespace, sections, seconds=_CALL_SECONDS)
+
+    def _rules(
+        self, expectations: Expectations, expectation: Expectation, network: NetworkState | None
+    ) -> tuple[tuple[Entry, ...], tuple[str, ...], str]:
+        """Return the lines for the destination, differences that concern it, and why the rules are not known."""
+        if network is None:
+            return (), (), "the node could not be entered"
+        if network.unseen:
+            return (), (), "; ".join(f"{section}: {why}" for section, why in network.unseen.items())
+        table = expectations.table
+        rules = read_rules(network, table, table.cluster_ips())
+        if expectation.frontend is None:
+            return (), (), ""
+        key = expectation.frontend.key
+        service = str(service_of(expectation.frontend.owner))
+        differences = tuple(
+            f"{expectations.node}: {one.text}"
+            for one in compare(expectations, rules)
+            if one.frontend == key or (one.frontend is None and one.service.rpartition(":")[0] in ("", service))
+        )
+        return rules.of(key), differences, ""
+
+    async def _listens(self, seen: Observation) -> dict[str, bool]:
+        candidates = [seen.backend] if seen.backend is not None else []
+        candidates = candidates or [(one.backend.address, one.backend.port) for one in seen.expectation.choices]
+        if not candidates and seen.expectation.fate is Fate.UNTRANSLATED:
+            candidates = [seen.destination]
+        found = await asyncio.gather(*(self._listens_at(one) for one in candidates[:_MOST_PODS]))
+        return {endpoint(*one): is_so for one, is_so in zip(candidates, found, strict=False) if is_so is not None}
+
+    async def _listens_at(self, address: tuple[str, int]) -> bool | None:
+        """Return whether a process of the pod or node with this address listens on the port; None: not known."""
+        try:
+            namespace = await self._namespace_of(address[0])
+            if namespace is None:
+                return None
+            state = await read_network(namespace, (Section.LISTENERS,), seconds=_CALL_SECONDS)
+        except NotEntered as error:
+            self._trace._unseen[f"the listeners at {address[0]}: {error}"] = None
+            return None
+        if state.unseen:
+            self._trace._unseen[f"{namespace.name}: {'; '.join(state.unseen.values())}"] = None
+            return None
+        everywhere = ("0.0.0.0", "::") if ":" not in address[0] else ("::",)
+        return any(
+            one.protocol == self._protocol and one.port == address[1] and one.address in (address[0], *everywhere)
+            for one in state.listeners
+        )
+
+    async def _namespace_of(self, address: str) -> NetworkNamespace | None:
+        pod = self._state.pods_by_address.get(address)
+        if pod is not None:
+            return await self._trace._namespaces.pod(pod.key)
+        node = self._state.nodes_by_address.get(address)
+        return await self._trace._namespaces.node(node.metadata.name) if node is not None else None
+
+    async def _tracked(self, node: str, probe: ProbeResult | None) -> TrackedFlow | None:
+        if probe is None or not probe.source[0] or not node:
+            return None
+        namespace = await self._trace._node(node)
+        if namespace is None:
+            return None
+        wanted = FlowTuple(self._protocol, probe.source, (self._to.address, self._to.port))
+        try:
+            return await namespace.call(find_flow, wanted, seconds=_CALL_SECONDS)
+        except NotEntered as error:
+            self._unread.append(f"connection tracking of {node}: {error}")
+            return None
+
+    # --- The connection -----------------------------------------------------------------------------------------
+
+    async def _connect(
+        self, node: str, watched: Sequence[str], mode: str
+    ) -> tuple[ProbeResult | None, dict[str, Heard], str, int]:
+        """Return the result, what the nodes heard, why no connection was made, and the client's port."""
+        port = random.randint(*_PORTS)
+        probe = Probe(
+            protocol=self._protocol,
+            address=self._to.address,
+            port=self._to.port,
+            source_port=port,
+            segment_bytes=random.randint(*_SEGMENT_BYTES) if self._protocol == "tcp" else 0,
+            nonce=secrets.token_bytes(8) if self._protocol == "udp" else b"",
+            seconds=_CONNECT_SECONDS,
+            linger_seconds=_USERSPACE_LINGER_SECONDS if mode == "userspace" else 0.0,
+        )
+        if self._origin is None:
+            return None, {}, "the origin could not be entered", port
+        if await _only_programs(self._origin):
+            result, why = await _connect_by_programs(self._origin, probe)
+            return result, {}, why, port
+        listeners = await self._start_listeners(node, watched, probe)
+        try:
+            result = await self._origin.call(make_connection, probe, seconds=_CALL_SECONDS)
+        except NotEntered as error:
+            for task in listeners.values():
+                task.cancel()
+            await asyncio.gather(*listeners.values(), return_exceptions=True)
+            return None, {}, str(error), port
+        heard: dict[str, Heard] = {}
+        for name, task in listeners.items():
+            try:
+                heard[name] = await task
+            except NotEntered as error:
+                self._unread.append(f"packets at {name} could not be followed: {error}")
+        return result, heard, "", port
+
+    async def _start_listeners(self, node: str, watched: Sequence[str], probe: Probe) -> dict[str, asyncio.Task[Heard]]:
+        """Return the tasks that listen, once they are ready to."""
+        offset, marker = marker_of(probe)
+        name = secrets.token_hex(4)
+        common = {"name": name, "protocol": probe.protocol, "address": probe.address}
+        tasks: dict[str, asyncio.Task[Heard]] = {}
+        namespaces = await asyncio.gather(*(self._trace._node(one) for one in watched))
+        for one, namespace in zip(watched, namespaces, strict=True):
+            if namespace is None:
+                continue
+            flow: Flow
+            if one == node and self._place.origin.kind is not OriginKind.OUTSIDE:
+                flow = Flow(**common, port=probe.port, source_port=probe.source_port)
+            elif marker:
+                flow = Flow(**common, offset=offset, marker=marker)
+            else:
+                continue
+            listening = Listening(flow=flow, seconds=_READY_SECONDS + _CONNECT_SECONDS)
+            tasks[one] = asyncio.create_task(namespace.call(listen, listening, seconds=_CALL_SECONDS))
+            table = AwaitedTable(flow.table, _READY_SECONDS)
+            ready = asyncio.create_task(namespace.call(await_table, table, seconds=_CALL_SECONDS))
+            await asyncio.wait((ready, tasks[one]), return_when=asyncio.FIRST_COMPLETED)
+            ready.cancel()
+            await asyncio.gather(ready, return_exceptions=True)
+        return tasks
+
+    async def _journeys(
+        self, heard: dict[str, Heard], network: NetworkState | None, port: int, node: str
+    ) -> tuple[Journey, ...]:
+        texts = await asyncio.gather(
+            *(self._texts(name, one, network if name == node else None) for name, one in heard.items())
+        )
+        found = (
+            journey(name, one.events, known, port) for (name, one), known in zip(heard.items(), texts, strict=True)
+        )
+        return tuple(one for one in found if one.packets)
+
+    async def _texts(self, node: str, heard: Heard, network: NetworkState | None) -> RuleTexts:
+        commands = listing_commands(chains_of(heard.events))
+        namespace = await self._trace._node(node) if commands else None
+        if namespace is None:
+            return {}
+        try:
+            done = await namespace.run(("nft", "-a", "-t", "-f", "-"), stdin=commands.encode(), seconds=_CALL_SECONDS)
+        except NotEntered as error:
+            self._unread.append(f"texts of the rules of {node}: {error}")
+            return {}
+        saved = network.iptables if network is not None else {}
+        texts = {{4: "ip", 6: "ip6"}[family]: text.decode(errors="replace") for family, text in saved.items()}
+        return parse_listing(done.stdout.decode(errors="replace"), texts)
+
+
+def _has_packet_to(heard: Heard, to: Destination) -> bool:
+    headers = (event.header for event in heard.events if event.header is not None)
+    return any(one.destination == to.address and one.destination_port == to.port for one in headers)
+
+
+async def _connect_by_programs(origin: NetworkNamespace, probe: Probe) -> tuple[ProbeResult | None, str]:
+    """Return the result of the first program that the image has, or why there is none."""
+    why = f"no program of an image makes {probe.protocol} connections"
+    for argv in connection_commands(probe):
+        why = "the image has none of nc, python3, bash and curl"
+        started = time.monotonic()
+        try:
+            done = await origin.run(argv, seconds=_PROGRAM_SECONDS)
+        except NotEntered as error:
+            why = str(error)
+            continue
+        if done.code not in NO_SUCH_PROGRAM:
+            return read_connection(argv, done, round((time.monotonic() - started) * 1000, 1)), ""
+    return None, why
