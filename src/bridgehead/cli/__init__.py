@@ -32,6 +32,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "backup": ("Cluster on this machine", "Write a backup of the cluster's objects, also while it runs."),
     "restore": ("Cluster on this machine", "Replace a stopped cluster's objects by those of a backup."),
     "doctor": ("Any cluster", "Show why Services do not work, and the fix of each cause."),
+    "trace": ("Any cluster", "Make a connection, and show its whole way through names, rules and nodes."),
     "wait": ("Any cluster", "Wait until a Service is programmed on every node."),
     "top": ("Any cluster", "Show Services, pods, nodes and their rates in the terminal, as they change."),
     "rules": ("Any cluster", "Show a node's rules, each with the Service that it is there for."),

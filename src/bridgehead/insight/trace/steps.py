@@ -197,9 +197,10 @@ def connection_step(
     for journey in seen.journeys:
         lines += _journey_lines(journey, interfaces.get(journey.node, {}))
     if seen.tracked is not None:
+        answered = "answered" if seen.tracked.has_reply else "without a reply"
         lines.append(
             f"connection tracking of {seen.node}: to {endpoint(*seen.tracked.reply_source)}, whose replies go to "
-            f"{endpoint(*seen.tracked.reply_destination)}; {'answered' if seen.tracked.has_reply else 'without a reply'}"
+            f"{endpoint(*seen.tracked.reply_destination)}; {answered}"
         )
     return Step(
         name=StepName.CONNECTION,

@@ -528,17 +528,16 @@ class _Connection:
         """Return the tasks that listen, once they are ready to."""
         offset, marker = marker_of(probe)
         name = secrets.token_hex(4)
-        common = {"name": name, "protocol": probe.protocol, "address": probe.address}
+        base = Flow(name=name, protocol=probe.protocol, address=probe.address)
         tasks: dict[str, asyncio.Task[Heard]] = {}
         namespaces = await asyncio.gather(*(self._trace._node(one) for one in watched))
         for one, namespace in zip(watched, namespaces, strict=True):
             if namespace is None:
                 continue
-            flow: Flow
             if one == node and self._place.origin.kind is not OriginKind.OUTSIDE:
-                flow = Flow(**common, port=probe.port, source_port=probe.source_port)
+                flow = msgspec.structs.replace(base, port=probe.port, source_port=probe.source_port)
             elif marker:
-                flow = Flow(**common, offset=offset, marker=marker)
+                flow = msgspec.structs.replace(base, offset=offset, marker=marker)
             else:
                 continue
             listening = Listening(flow=flow, seconds=_READY_SECONDS + _CONNECT_SECONDS)

@@ -1,0 +1,89 @@
+"""Show the whole way of a connection, make it, and follow it through the kernel.
+
+TARGET is a name as a program would write it (web, web.prod, web.prod.svc.cluster.local), an address, service/NAME or
+pod/NAME, each with or without :PORT. The first line says whether the connection works, or at which step it dies and
+why; then come the differences between the objects of the API and the kernel, and the steps with their evidence. One
+real connection is made, and closed at once; of UDP, one datagram is sent. A node's rules are not changed: one rule in a
+table of its own marks this one connection, and the kernel removes it with the command. Exit code 0 only when the
+connection works.
+
+Examples:
+
+    bridgehead trace web
+    bridgehead trace --from pod/client service/web:80
+    bridgehead trace --from outside 10.0.0.201:30080
+    bridgehead trace --protocol udp kube-dns.kube-system:53 -o json
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from .cluster_access import Cluster, Kubeconfig, Name, Namespace, StateDir, choose_cluster
+from .failures import fail, reporting_failures
+
+if TYPE_CHECKING:
+    from bridgehead.insight.trace.report import Report
+    from bridgehead.insight.trace.tracing import Request
+
+
+def command(
+    target: Annotated[str, typer.Argument(metavar="TARGET[:PORT]", show_default=False, help="Where to connect to.")],
+    origin: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="pod/NAME|node/NAME|outside",
+            show_default=False,
+            help="Where the connection comes from. Default: a pod of the namespace.",
+        ),
+    ] = None,
+    protocol: Annotated[Literal["tcp", "udp", "sctp"], typer.Option(help="Protocol.")] = "tcp",
+    output: Annotated[Literal["text", "json"], typer.Option("--output", "-o", help="Format of the report.")] = "text",
+    namespace: Namespace = None,
+    kubeconfig: Kubeconfig = None,
+    name: Name = None,
+    state_dir: StateDir = None,
+) -> None:
+    from bridgehead.client.errors import ClientError
+    from bridgehead.insight.trace.origins import NoOrigin
+    from bridgehead.insight.trace.rendering import render
+    from bridgehead.insight.trace.target import BadTarget, parse_origin, parse_target
+    from bridgehead.insight.trace.tracing import Request
+
+    try:
+        parsed, place = parse_target(target), parse_origin(origin) if origin is not None else None
+    except BadTarget as error:
+        fail("trace", error, 2)
+    cluster = choose_cluster("trace", kubeconfig, name, state_dir)
+    request = Request(
+        target=parsed,
+        text=target,
+        origin=place,
+        namespace=namespace or cluster.config.namespace or "default",
+        protocol=protocol,
+    )
+    with reporting_failures("trace", NoOrigin, ClientError):
+        try:
+            report = asyncio.run(_trace(cluster, request))
+        except KeyboardInterrupt:
+            raise typer.Exit(130) from None
+    if output == "json":
+        import msgspec
+
+        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n")
+    else:
+        sys.stdout.write(render(report))
+    if report.works is not True:
+        raise typer.Exit(1)
+
+
+async def _trace(cluster: Cluster, request: Request) -> Report:
+    from bridgehead.insight.trace.tracing import trace
+
+    async with cluster.connect("bridgehead-trace") as (client, namespaces):
+        return await trace(client, namespaces, request)
