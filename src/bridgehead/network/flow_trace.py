@@ -30,7 +30,7 @@ import select
 import socket
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import msgspec
@@ -52,17 +52,14 @@ from .nft_requests import (
     remove_table,
     set_meta,
 )
-from .ruleset import Ruleset
+from .ruleset_events import FAMILIES
 from .uapi import nf_tables as nft
 from .uapi.netfilter import (
     NF_INET_LOCAL_OUT,
     NF_INET_PRE_ROUTING,
-    NFPROTO_ARP,
-    NFPROTO_BRIDGE,
     NFPROTO_INET,
     NFPROTO_IPV4,
     NFPROTO_IPV6,
-    NFPROTO_NETDEV,
 )
 from .uapi.netfilter_ipv4 import NF_IP_PRI_CONNTRACK, NF_IP_PRI_RAW_BEFORE_DEFRAG
 from .uapi.netlink import NETLINK_ADD_MEMBERSHIP, NETLINK_NETFILTER
@@ -70,14 +67,6 @@ from .uapi.nfnetlink import NFNL_SUBSYS_NFTABLES, NFNLGRP_NFTRACE
 from .uapi.socket import SO_RCVBUFFORCE, SOL_NETLINK
 
 TABLE_PREFIX: Final = "bridgehead-trace-"
-FAMILIES: Final = {
-    NFPROTO_INET: "inet",
-    NFPROTO_IPV4: "ip",
-    NFPROTO_ARP: "arp",
-    NFPROTO_NETDEV: "netdev",
-    NFPROTO_BRIDGE: "bridge",
-    NFPROTO_IPV6: "ip6",
-}
 VERDICTS: Final = {
     0: "drop",
     1: "accept",
@@ -100,6 +89,8 @@ _PROTOCOL_OFFSETS: Final = {4: 9, 6: 6}  # IPv6: without extension headers, whic
 _RECEIVE_BYTES: Final = 1 << 17
 _BUFFER_BYTES: Final = 1 << 21
 _MOST_EVENTS: Final = 20_000
+_LOOK_SECONDS: Final = 0.01
+_IDLE_SECONDS: Final = 0.05
 
 
 class Flow(msgspec.Struct, frozen=True, kw_only=True):
@@ -187,18 +178,22 @@ class FlowTrace(Closable):
             self._owner.close()  # the kernel removes the table now at the latest
             self._events.close()
 
-    def collect(self, *, seconds: float, idle_seconds: float) -> list[TraceEvent]:
-        """Return the events of the next `seconds`, or of less: until none comes for `idle_seconds` after the first.
+    def collect(self, seconds: float, is_over: Callable[[], bool] = lambda: False) -> list[TraceEvent]:
+        """Return the events of the next `seconds`, or of less: until none comes for 50 ms after `is_over`.
 
-        Events of other traces' tables on the same machine may be among them. Lost ones are left out.
+        Events of other traces in the namespace are among them. Lost ones are left out.
         """
         found: list[TraceEvent] = []
         deadline = time.monotonic() + seconds
         poll = select.poll()
         poll.register(self._events, select.POLLIN)
-        while (left := deadline - time.monotonic()) > 0 and len(found) < _MOST_EVENTS:
-            if not poll.poll(min(left, idle_seconds if found else left) * 1000):
-                break
+        idle = 0.0
+        while time.monotonic() < deadline and len(found) < _MOST_EVENTS and idle < _IDLE_SECONDS:
+            was_over = is_over()
+            if not poll.poll(_LOOK_SECONDS * 1000):
+                idle += _LOOK_SECONDS if was_over else 0.0
+                continue
+            idle = 0.0
             try:
                 data = self._events.recv(_RECEIVE_BYTES)
             except OSError as error:
@@ -207,12 +202,6 @@ class FlowTrace(Closable):
                 continue
             found += parse_events(data)
         return found
-
-
-def table_exists(name: str) -> bool:
-    """Return whether the current network namespace has the inet table. Raises OSError without the right to look."""
-    with Ruleset() as ruleset:
-        return name in ruleset.table_names(NFPROTO_INET)
 
 
 def _requests(flow: Flow) -> Iterator[Request]:

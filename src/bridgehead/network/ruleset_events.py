@@ -26,7 +26,7 @@ from .uapi.socket import SO_RCVBUFFORCE, SOL_NETLINK
 
 _RECEIVE_BYTES: Final = 1 << 18
 _BUFFER_BYTES: Final = 1 << 22  # the default of 200 KiB is too small for the removal of some ten thousand elements
-_FAMILIES: Final = {
+FAMILIES: Final = {
     NFPROTO_INET: "inet",
     NFPROTO_IPV4: "ip",
     NFPROTO_ARP: "arp",
@@ -188,7 +188,7 @@ def parse_events(data: bytes) -> Iterator[RulesetChange | TransactionEnd]:
             yield TransactionEnd(generation, Author(parse_text(found.get(nft.NFTA_GEN_PROC_NAME, b"")), pid))
             continue
         yield RulesetChange(
-            _FAMILIES.get(payload[0], ""),
+            FAMILIES.get(payload[0], ""),
             parse_text(found.get(_TABLE_NAME, b"")),
             parse_text(found.get(_CHAIN_NAME.get(message, _NO_ATTRIBUTE), b"")),
             parse_text(found.get(_CONTAINER_NAME.get(message, _NO_ATTRIBUTE), b"")),

@@ -22,6 +22,8 @@ from bridgehead.network.ipset import IpSets
 from bridgehead.network.listening_ports import ListeningSocket, parse_all_sockets, parse_sctp_sockets
 from bridgehead.network.programs import Program, ProgramFailed, RunningProgram
 from bridgehead.network.routes import list_links, list_routes
+from bridgehead.network.ruleset import Ruleset
+from bridgehead.network.ruleset_events import FAMILIES
 
 from .kernel_texts import parse_virtual_servers
 from .network_state import AddressPort, Connection, Interface, Listening, NetworkState, Route, Section
@@ -135,7 +137,28 @@ class _Nftables:
         self._program = _Listing("nft", "--json", "list", "ruleset")
 
     def __call__(self, state: NetworkState) -> None:
-        state.nftables = self._program.output()
+        output = self._program.output()
+        state.nftables = output if _is_json(output) else _list_tables()
+
+
+def _is_json(output: bytes) -> bool:
+    try:
+        msgspec.json.decode(output, type=msgspec.Raw)
+    except msgspec.DecodeError:
+        return False
+    return True
+
+
+def _list_tables() -> bytes:
+    """List tables one by one, without those that nft cannot print: 1.0.6 aborts at the flags of some (owner)."""
+    found: list[object] = []
+    with _reading("nftables"), Ruleset() as ruleset:
+        tables = [(keyword, name) for number, keyword in FAMILIES.items() for name in ruleset.table_names(number)]
+    for keyword, name in sorted(tables):
+        with contextlib.suppress(_Unread, msgspec.DecodeError):
+            listing = msgspec.json.decode(_Listing("nft", "--json", "list", "table", keyword, name).output())
+            found += listing["nftables"]
+    return msgspec.json.encode({"nftables": found})
 
 
 class _Iptables:

@@ -1,32 +1,48 @@
-"""Follows the connection of a trace at a node: `listen` runs in the node's network namespace while it is made.
-
-`await_table` runs in the same namespace, and returns when `listen` is ready.
-"""
+"""Follows the connection of a trace at a node: `listen` runs in the node's network namespace while it is made."""
 
 from __future__ import annotations
 
 import errno
+import mmap
 import socket
-import time
 
 import msgspec
 
-from bridgehead.network.flow_trace import Flow, FlowTrace, TraceEvent, table_exists
+from bridgehead.network.flow_trace import Flow, FlowTrace, TraceEvent
 from bridgehead.network.host_paths import find_path
 
-_LOOK_SECONDS = 0.002
+_READY, _OVER = 0, 1  # the bytes of a signal
+
+
+class Signal:
+    """Two facts that a process shares with those that it forks from then on: `listen` is ready; the connection is over.
+
+    Other processes cannot share it, so it does not pass through a pickle.
+    """
+
+    def __init__(self) -> None:
+        self._page = mmap.mmap(-1, mmap.PAGESIZE)
+
+    @property
+    def is_ready(self) -> bool:
+        return bool(self._page[_READY])
+
+    @property
+    def is_over(self) -> bool:
+        return bool(self._page[_OVER])
+
+    def set_ready(self) -> None:
+        self._page[_READY] = 1
+
+    def set_over(self) -> None:
+        self._page[_OVER] = 1
 
 
 class Listening(msgspec.Struct, frozen=True, kw_only=True):
-    """`seconds`: until the connection must be made and over. `idle_seconds`: without events after the first one."""
+    """`seconds`: at the most. Before, `signal` ends it."""
 
     flow: Flow
-    seconds: float
-    idle_seconds: float = 0.15
-
-
-class AwaitedTable(msgspec.Struct, frozen=True):
-    name: str
+    signal: Signal
     seconds: float
 
 
@@ -40,18 +56,9 @@ class Heard(msgspec.Struct, frozen=True, kw_only=True):
 def listen(listening: Listening) -> Heard:
     """Follow the flow. Raises OSError, also if the kernel is too old for it."""
     with FlowTrace(listening.flow) as trace:
-        events = trace.collect(seconds=listening.seconds, idle_seconds=listening.idle_seconds)
+        listening.signal.set_ready()
+        events = trace.collect(listening.seconds, lambda: listening.signal.is_over)
     return Heard(events=events, interfaces=dict(socket.if_nameindex()))
-
-
-def await_table(awaited: AwaitedTable) -> bool:
-    """Return whether the table is there within so many seconds. Raises OSError without the right to look."""
-    deadline = time.monotonic() + awaited.seconds
-    while not table_exists(awaited.name):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(_LOOK_SECONDS)
-    return True
 
 
 class RouteFound(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ Pure: no I/O, no clock, no randomness.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from bridgehead.insight.findings import printable
 
@@ -21,18 +21,7 @@ _CHAIN = re.compile(r"chain (\S+) \{")
 _HANDLE = re.compile(r"^(.*) # handle (\d+)$")
 _COUNTER = re.compile(r"counter packets \d+ bytes \d+ ?")
 _IPTABLES_TABLES = ("raw", "mangle", "nat", "filter", "security")
-_PLAIN_NAME = re.compile(r"[A-Za-z0-9_./-]{1,128}").fullmatch
 _LONGEST = 400
-
-
-def listing_commands(chains: Iterable[ChainName]) -> str:
-    """Return the commands for `nft -a -f -` that list chains. Names that nft cannot read are left out."""
-    lines = [
-        f"list chain {family} {table} {chain}\n"
-        for family, table, chain in sorted(set(chains))
-        if _PLAIN_NAME(table) and _PLAIN_NAME(chain)
-    ]
-    return "".join(lines)
 
 
 def parse_listing(listing: str, saved: Mapping[str, str] = {}) -> RuleTexts:

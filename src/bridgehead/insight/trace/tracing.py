@@ -7,10 +7,8 @@ same time, and what becomes of parts that cannot be looked at.
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import secrets
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
@@ -23,47 +21,41 @@ from bridgehead.insight.facts.cluster_state import ClusterState
 from bridgehead.insight.facts.network_reading import read_network
 from bridgehead.insight.facts.network_state import NetworkState, Section
 from bridgehead.insight.findings import printable
-from bridgehead.insight.network_namespaces import NetworkNamespace, NetworkNamespaces, NotEntered, OnlyPrograms
+from bridgehead.insight.network_namespaces import NetworkNamespace, NetworkNamespaces, NotEntered
 from bridgehead.insight.rulesets.comparison import compare
 from bridgehead.insight.rulesets.entries import Entry
 from bridgehead.insight.rulesets.reading import read_rules
-from bridgehead.kubelet.node.resolv_conf import Resolver, parse_resolver
 from bridgehead.network.flow_lookup import FlowTuple, TrackedFlow, find_flow
 from bridgehead.network.flow_trace import Flow
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.proxy.frontends import FrontendKey
 
 from . import judgment, steps
+from .asking import ask, find_resolver
 from .destination import Destination, NoDestination, find_destination, name_to_resolve, namespaces_of
-from .dns_queries import Questions, ask_names
+from .following import CALL_SECONDS, Followed, connect, connect_by_programs, only_programs, rule_texts
 from .judgment import Observation, StepName
-from .listening import AwaitedTable, Heard, Listening, RouteFound, await_table, find_route, listen
+from .listening import Heard, RouteFound, find_route
 from .name_resolution import (
     DnsAnswer,
-    candidate_names,
     difference,
     expected_resolution,
-    expected_resolver,
 )
 from .origins import Place, choose_place
 from .path import Client, Expectation, Fate, expect
 from .policy import explain
-from .probing import Probe, ProbeResult, make_connection, marker_of
-from .program_probes import NO_SUCH_PROGRAM, connection_commands, question_commands, read_answer, read_connection
+from .probing import Probe, ProbeResult, marker_of
 from .report import Report, Seen, State, Step
-from .rule_texts import RuleTexts, listing_commands, parse_listing
-from .seen import Journey, chains_of, endpoint, journey
+from .rule_texts import RuleTexts
+from .seen import Journey, endpoint, journey
 from .target import Origin, OriginKind, Target
 
 _MOST_WATCHED = 8  # nodes at which the connection is followed
 _MOST_PODS = 5  # in which is looked whether they listen
 _PORTS = (61001, 65535)  # after those that Linux gives to clients by default
 _SEGMENT_BYTES = (600, 1100)  # maximum segment sizes that no link has, and that every network carries
-_CONNECT_SECONDS = 0.7
-_READY_SECONDS = 2.0
-_CALL_SECONDS = 5.0
-_PROGRAM_SECONDS = 4.0
 _USERSPACE_LINGER_SECONDS = 0.15  # in which the userspace proxy reports that it reached no backend
+_FAMILIES = {4: "ip", 6: "ip6"}
 _SECTIONS = {
     "nftables": (Section.NFTABLES,),
     "iptables": (Section.IPTABLES, Section.IPTABLES_LEGACY),
@@ -168,73 +160,14 @@ class _Trace:
         name = name_to_resolve(self._request.target, self._place.namespace)
         if not name or (self._place.origin.kind is not OriginKind.POD and self._request.target.kind == "service"):
             return ()
-        resolver, is_real = await self._resolver(origin)
+        resolver = await find_resolver(origin, self._place.pod, self._state)
         expected = expected_resolution(name, resolver, self._state)
-        asked, why_not = await self._ask(origin, name, resolver, is_programs=is_real)
+        asked, why_not = await ask(origin, name, resolver)
         differs = difference(expected, asked)
         if differs:
             self._differences.append(differs)
         self._steps.append(steps.name_step(name, resolver, expected, asked, differs, why_not))
         return asked or expected
-
-    async def _resolver(self, origin: NetworkNamespace | None) -> tuple[Resolver, bool]:
-        """Return the origin's resolver, and whether it was read there by a program of its image."""
-        if origin is not None and await _only_programs(origin):
-            try:
-                done = await origin.run(("cat", "/etc/resolv.conf"), seconds=_PROGRAM_SECONDS)
-                if done.code == 0:
-                    return parse_resolver(done.stdout[:65536].decode(errors="replace")), True
-            except NotEntered:
-                pass
-            return expected_resolver(self._place.pod, self._state, Resolver()), True
-        found = expected_resolver(self._place.pod, self._state, Resolver())
-        if not found.nameservers:  # a node's own: its programs ask the cluster's DNS only if they are told to
-            service = self._state.services.get(ObjectKey("kube-system", "kube-dns"))
-            servers = (service.spec.cluster_ip,) if service is not None and service.spec.cluster_ip else ()
-            found = Resolver(nameservers=servers, searches=found.searches, options=found.options)
-        return found, False
-
-    async def _ask(
-        self, origin: NetworkNamespace | None, name: str, resolver: Resolver, *, is_programs: bool
-    ) -> tuple[tuple[DnsAnswer, ...], str]:
-        """Return the real answers, and why there are none."""
-        if origin is None:
-            return (), "the origin could not be entered"
-        if is_programs:
-            return await _ask_by_programs(origin, name)
-        names = candidate_names(name, resolver)
-        if not resolver.nameservers or not names:
-            return (), "there is no name server"
-        try:
-            asked = await origin.call(
-                ask_names, Questions(server=resolver.nameservers[0], names=names), seconds=_CALL_SECONDS
-            )
-        except NotEntered as error:
-            return (), str(error)
-        return asked.answers, ""
-
-
-async def _only_programs(namespace: NetworkNamespace) -> bool:
-    try:
-        await namespace.call(os.path.exists, "/", seconds=_CALL_SECONDS)
-    except OnlyPrograms:
-        return True
-    except NotEntered:
-        return False
-    return False
-
-
-async def _ask_by_programs(origin: NetworkNamespace, name: str) -> tuple[tuple[DnsAnswer, ...], str]:
-    why = "the image has neither getent nor nslookup"
-    for argv in question_commands(name):
-        try:
-            done = await origin.run(argv, seconds=_PROGRAM_SECONDS)
-        except NotEntered as error:
-            why = str(error)
-            continue
-        if done.code not in NO_SUCH_PROGRAM:
-            return (read_answer(argv, done, name),), ""
-    return (), why
 
 
 class _Connection:
@@ -255,9 +188,10 @@ class _Connection:
         expectations = expect_node(self._state, node)
         expectation = self._expect(expectations, route)
         watched = self._nodes_to_watch(node, expectation)
-        (probe, heard, why_not, port), network = await asyncio.gather(
+        (followed, port), network = await asyncio.gather(
             self._connect(node, watched, expectations.mode), self._read_node(node, expectations.mode)
         )
+        probe, heard = followed.result, followed.heard
         if self._place.origin.kind is OriginKind.OUTSIDE:
             node, expectations, expectation, network = await self._correct_entry(
                 node, expectations, expectation, network, heard, route
@@ -279,7 +213,7 @@ class _Connection:
         )
         listens, routes = await asyncio.gather(self._listens(seen), self._routes(seen, node, route))
         seen = replace(seen, listens=listens)
-        return self._report(seen, expectations, entries, why_no_rules, why_not, heard, routes, why_no_route)
+        return self._report(seen, expectations, entries, why_no_rules, followed, routes, why_no_route)
 
     def _report(
         self,
@@ -287,8 +221,7 @@ class _Connection:
         expectations: Expectations,
         entries: Sequence[Entry],
         why_no_rules: str,
-        why_not: str,
-        heard: dict[str, Heard],
+        followed: Followed,
         routes: Sequence[tuple[str, str, RouteFound | None]],
         why_no_route: Sequence[str],
     ) -> Report:
@@ -309,8 +242,8 @@ class _Connection:
         found.append(steps.backends_step(backends, expectation, seen.mode == "userspace"))
         found.append(steps.route_step(routes, why_no_route, death))
         found.append(steps.pod_step(seen, death))
-        interfaces = {name: one.interfaces for name, one in heard.items()}
-        found.append(steps.connection_step(seen, why_not, interfaces, self._unread, does_work))
+        interfaces = {name: one.interfaces for name, one in followed.heard.items()}
+        found.append(steps.connection_step(seen, followed.why_not, interfaces, self._unread, does_work))
         self._trace._differences += judgment.differences(seen)
         backend = seen.backend
         return self._trace._made(
@@ -391,7 +324,7 @@ class _Connection:
         if where is None:
             return None, []
         try:
-            return await where.call(find_route, address, seconds=_CALL_SECONDS), []
+            return await where.call(find_route, address, seconds=CALL_SECONDS), []
         except NotEntered as error:
             return None, [f"{where.name}: {error}"]
 
@@ -399,12 +332,12 @@ class _Connection:
         self, seen: Observation, node: str, route: RouteFound | None
     ) -> list[tuple[str, str, RouteFound | None]]:
         found: list[tuple[str, str, RouteFound | None]] = []
-        if self._origin is not None and (route is not None or not await _only_programs(self._origin)):
+        if self._origin is not None and (route is not None or not await only_programs(self._origin)):
             found.append((self._origin.name, self._to.address, route))
         backends = [seen.backend[0]] if seen.backend is not None else []
         backends = backends or [one.backend.address for one in seen.expectation.choices[:_MOST_PODS]]
         namespace = await self._trace._node(node) if node and backends else None
-        if namespace is not None and not await _only_programs(namespace):
+        if namespace is not None and not await only_programs(namespace):
             for address in backends:
                 onward, problems = await self._route(namespace, address)
                 if not problems:
@@ -416,7 +349,7 @@ class _Connection:
         if namespace is None:
             return None
         sections = _SECTIONS.get(mode, (Section.NFTABLES, Section.IPTABLES))
-        return await read_network(namespace, sections, seconds=_CALL_SECONDS)
+        return await read_network(namespace, sections, seconds=CALL_SECONDS)
 
     def _rules(
         self, expectations: Expectations, expectation: Expectation, network: NetworkState | None
@@ -453,7 +386,7 @@ class _Connection:
             namespace = await self._namespace_of(address[0])
             if namespace is None:
                 return None
-            state = await read_network(namespace, (Section.LISTENERS,), seconds=_CALL_SECONDS)
+            state = await read_network(namespace, (Section.LISTENERS,), seconds=CALL_SECONDS)
         except NotEntered as error:
             self._trace._unseen[f"the listeners at {address[0]}: {error}"] = None
             return None
@@ -481,17 +414,15 @@ class _Connection:
             return None
         wanted = FlowTuple(self._protocol, probe.source, (self._to.address, self._to.port))
         try:
-            return await namespace.call(find_flow, wanted, seconds=_CALL_SECONDS)
+            return await namespace.call(find_flow, wanted, seconds=CALL_SECONDS)
         except NotEntered as error:
             self._unread.append(f"connection tracking of {node}: {error}")
             return None
 
     # --- The connection -----------------------------------------------------------------------------------------
 
-    async def _connect(
-        self, node: str, watched: Sequence[str], mode: str
-    ) -> tuple[ProbeResult | None, dict[str, Heard], str, int]:
-        """Return the result, what the nodes heard, why no connection was made, and the client's port."""
+    async def _connect(self, node: str, watched: Sequence[str], mode: str) -> tuple[Followed, int]:
+        """Make the connection; return also the client's port."""
         port = random.randint(*_PORTS)
         probe = Probe(
             protocol=self._protocol,
@@ -500,97 +431,50 @@ class _Connection:
             source_port=port,
             segment_bytes=random.randint(*_SEGMENT_BYTES) if self._protocol == "tcp" else 0,
             nonce=secrets.token_bytes(8) if self._protocol == "udp" else b"",
-            seconds=_CONNECT_SECONDS,
             linger_seconds=_USERSPACE_LINGER_SECONDS if mode == "userspace" else 0.0,
         )
         if self._origin is None:
-            return None, {}, "the origin could not be entered", port
-        if await _only_programs(self._origin):
-            result, why = await _connect_by_programs(self._origin, probe)
-            return result, {}, why, port
-        listeners = await self._start_listeners(node, watched, probe)
-        try:
-            result = await self._origin.call(make_connection, probe, seconds=_CALL_SECONDS)
-        except NotEntered as error:
-            for task in listeners.values():
-                task.cancel()
-            await asyncio.gather(*listeners.values(), return_exceptions=True)
-            return None, {}, str(error), port
-        heard: dict[str, Heard] = {}
-        for name, task in listeners.items():
-            try:
-                heard[name] = await task
-            except NotEntered as error:
-                self._unread.append(f"packets at {name} could not be followed: {error}")
-        return result, heard, "", port
-
-    async def _start_listeners(self, node: str, watched: Sequence[str], probe: Probe) -> dict[str, asyncio.Task[Heard]]:
-        """Return the tasks that listen, once they are ready to."""
-        offset, marker = marker_of(probe)
-        name = secrets.token_hex(4)
-        base = Flow(name=name, protocol=probe.protocol, address=probe.address)
-        tasks: dict[str, asyncio.Task[Heard]] = {}
+            return Followed(None, "the origin could not be entered"), port
+        if await only_programs(self._origin):
+            return await connect_by_programs(self._origin, probe), port
+        flows = {}
         namespaces = await asyncio.gather(*(self._trace._node(one) for one in watched))
-        for one, namespace in zip(watched, namespaces, strict=True):
-            if namespace is None:
-                continue
-            if one == node and self._place.origin.kind is not OriginKind.OUTSIDE:
-                flow = msgspec.structs.replace(base, port=probe.port, source_port=probe.source_port)
-            elif marker:
-                flow = msgspec.structs.replace(base, offset=offset, marker=marker)
-            else:
-                continue
-            listening = Listening(flow=flow, seconds=_READY_SECONDS + _CONNECT_SECONDS)
-            tasks[one] = asyncio.create_task(namespace.call(listen, listening, seconds=_CALL_SECONDS))
-            table = AwaitedTable(flow.table, _READY_SECONDS)
-            ready = asyncio.create_task(namespace.call(await_table, table, seconds=_CALL_SECONDS))
-            await asyncio.wait((ready, tasks[one]), return_when=asyncio.FIRST_COMPLETED)
-            ready.cancel()
-            await asyncio.gather(ready, return_exceptions=True)
-        return tasks
+        for name, namespace in zip(watched, namespaces, strict=True):
+            flow = self._flow(probe, is_first=name == node and self._place.origin.kind is not OriginKind.OUTSIDE)
+            if namespace is not None and flow is not None:
+                flows[name] = namespace, flow
+        found = await connect(self._origin, probe, flows)
+        self._unread += found.problems
+        return found, port
+
+    def _flow(self, probe: Probe, *, is_first: bool) -> Flow | None:
+        """Return the packets to follow; at nodes after the first one, those that the probe marks. None: no mark."""
+        base = Flow(name=str(probe.source_port), protocol=probe.protocol, address=probe.address)
+        if is_first:
+            return msgspec.structs.replace(base, port=probe.port, source_port=probe.source_port)
+        offset, marker = marker_of(probe)
+        return msgspec.structs.replace(base, offset=offset, marker=marker) if marker else None
 
     async def _journeys(
         self, heard: dict[str, Heard], network: NetworkState | None, port: int, node: str
     ) -> tuple[Journey, ...]:
-        texts = await asyncio.gather(
-            *(self._texts(name, one, network if name == node else None) for name, one in heard.items())
-        )
-        found = (
-            journey(name, one.events, known, port) for (name, one), known in zip(heard.items(), texts, strict=True)
+        found = await asyncio.gather(
+            *(self._journey(name, one, network if name == node else None, port) for name, one in heard.items())
         )
         return tuple(one for one in found if one.packets)
 
-    async def _texts(self, node: str, heard: Heard, network: NetworkState | None) -> RuleTexts:
-        commands = listing_commands(chains_of(heard.events))
-        namespace = await self._trace._node(node) if commands else None
-        if namespace is None:
-            return {}
-        try:
-            done = await namespace.run(("nft", "-a", "-t", "-f", "-"), stdin=commands.encode(), seconds=_CALL_SECONDS)
-        except NotEntered as error:
-            self._unread.append(f"texts of the rules of {node}: {error}")
-            return {}
-        saved = network.iptables if network is not None else {}
-        texts = {{4: "ip", 6: "ip6"}[family]: text.decode(errors="replace") for family, text in saved.items()}
-        return parse_listing(done.stdout.decode(errors="replace"), texts)
+    async def _journey(self, name: str, heard: Heard, network: NetworkState | None, port: int) -> Journey:
+        namespace = await self._trace._node(name)
+        texts: RuleTexts = {}
+        if namespace is not None:
+            saved = network.iptables if network is not None else {}
+            printed = {_FAMILIES[family]: text.decode(errors="replace") for family, text in saved.items()}
+            texts, problem = await rule_texts(namespace, heard, printed)
+            if problem:
+                self._unread.append(problem)
+        return journey(name, heard.events, texts, port)
 
 
 def _has_packet_to(heard: Heard, to: Destination) -> bool:
     headers = (event.header for event in heard.events if event.header is not None)
     return any(one.destination == to.address and one.destination_port == to.port for one in headers)
-
-
-async def _connect_by_programs(origin: NetworkNamespace, probe: Probe) -> tuple[ProbeResult | None, str]:
-    """Return the result of the first program that the image has, or why there is none."""
-    why = f"no program of an image makes {probe.protocol} connections"
-    for argv in connection_commands(probe):
-        why = "the image has none of nc, python3, bash and curl"
-        started = time.monotonic()
-        try:
-            done = await origin.run(argv, seconds=_PROGRAM_SECONDS)
-        except NotEntered as error:
-            why = str(error)
-            continue
-        if done.code not in NO_SUCH_PROGRAM:
-            return read_connection(argv, done, round((time.monotonic() - started) * 1000, 1)), ""
-    return None, why
