@@ -50,6 +50,7 @@ def command(
     state_dir: StateDir = None,
 ) -> None:
     from bridgehead.client.errors import ClientError
+    from bridgehead.insight.trace.destination import PortMissing
     from bridgehead.insight.trace.origins import NoOrigin
     from bridgehead.insight.trace.rendering import render
     from bridgehead.insight.trace.target import BadTarget, parse_origin, parse_target
@@ -70,6 +71,8 @@ def command(
     with reporting_failures("trace", NoOrigin, ClientError):
         try:
             report = asyncio.run(_trace(cluster, request))
+        except PortMissing as error:
+            fail("trace", error, 2)
         except KeyboardInterrupt:
             raise typer.Exit(130) from None
     if output == "json":

@@ -21,6 +21,10 @@ class NoDestination(Exception):
     """There is no address or port to connect to. The text is a clause with the reason, on one line."""
 
 
+class PortMissing(NoDestination):
+    """The target needs a port, which the user did not name."""
+
+
 class Destination(msgspec.Struct, frozen=True, kw_only=True):
     """`service`: the one that the target names, or whose address it is; None without one. `note`: on the choice of the
     address or port; "" if the user left none.
@@ -73,7 +77,7 @@ def find_destination(
         )
     last = answers[-1] if answers else None
     if last is None or not last.addresses:
-        raise NoDestination(_no_address(target, last, namespace, state))
+        raise NoDestination(_no_address(target, answers, namespace, origin, state))
     service = _service_named(last.name, state) or _service_at(last.addresses[0], state)
     note = f"the first of {len(last.addresses)} addresses" if len(last.addresses) > 1 else ""
     return Destination(
@@ -97,7 +101,7 @@ def _pod(target: Target, namespace: str, protocol: str, state: ClusterState) -> 
     named = [p for p in ports if not target.port or p.name == target.port]
     if len(named) != 1 and (target.port or len({p.container_port for p in ports}) != 1):
         listed = ", ".join(str(p.container_port) for p in ports) or "none"
-        raise NoDestination(f"name a port of pod {key}; its {protocol} ports: {listed}")
+        raise PortMissing(f"name a port of pod {key}; its {protocol} ports: {listed}")
     return Destination(address=pod.status.pod_ip, port=named[0].container_port, note="the pod's containerPort")
 
 
@@ -137,12 +141,12 @@ def _port(
     if target.port.isdigit():
         return int(target.port)
     if service is None or is_node_port:
-        raise NoDestination("name the port: TARGET:PORT")
+        raise PortMissing("name the port: TARGET:PORT")
     ports = [p for p in service.spec.ports if p.protocol == protocol.upper()]
     matching = [p for p in ports if not target.port or p.name == target.port]
     if len(matching) != 1:
         listed = ", ".join(f"{p.port} ({p.name})" if p.name else str(p.port) for p in ports) or "none"
-        raise NoDestination(f"name a port of Service {service.key}; its {protocol} ports: {listed}")
+        raise PortMissing(f"name a port of Service {service.key}; its {protocol} ports: {listed}")
     is_headless = service.spec.cluster_ip == "None"
     return _target_port(service, matching[0].port, state) if is_headless else matching[0].port
 
@@ -184,15 +188,23 @@ def _no_service(key: ObjectKey, state: ClusterState) -> str:
     return f"there is no Service {key}"
 
 
-def _no_address(target: Target, last: DnsAnswer | None, namespace: str, state: ClusterState) -> str:
-    if last is None:
+def _no_address(
+    target: Target, answers: Sequence[DnsAnswer], namespace: str, origin: OriginKind, state: ClusterState
+) -> str:
+    alias = next((answer for answer in answers if answer.aliases), None)
+    if alias is not None:
+        return f"{alias.name} is an alias of {alias.aliases[-1]}, which has no address: {alias.rcode}"
+    if not answers:
         return f"{target.name} is no name that can be asked for"
+    last = answers[-1]
     because = f"{last.name}: {last.rcode}"
     labels = target.name.rstrip(".").split(".")
     key = ObjectKey(labels[1] if len(labels) > 1 else namespace, labels[0])
     service = state.services.get(key)
-    if service is not None and service.spec.cluster_ip == "None":
+    if service is None:
+        return f"{because}; {_no_service(key, state)}" if len(labels) <= 2 else because
+    if service.spec.cluster_ip == "None":
         return f"{because}; Service {key} is headless and has no ready endpoint"
-    if service is None and len(labels) <= 2:
-        return f"{because}; {_no_service(key, state)}"
+    if origin is not OriginKind.POD:
+        return f"{because}; only pods have a search list, so write {key.name}.{key.namespace}.svc.{state.domain}"
     return because

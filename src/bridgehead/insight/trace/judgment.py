@@ -63,8 +63,16 @@ class Observation:
     rule_differences: tuple[str, ...] = ()
 
     @property
-    def is_translated(self) -> bool:
-        return self.tracked is not None and self.tracked.reply_source != self.destination
+    def translated_to(self) -> tuple[str, int] | None:
+        """The address to which the first node sent the connection in place of its destination; None if to no other.
+
+        The kernel forgets a connection that is refused at once; then the packets show it.
+        """
+        found = self.tracked.reply_source if self.tracked is not None else None
+        if found is None:
+            packet = next((one.request for one in self.journeys if one.node == self.node), None)
+            found = (packet.last.destination, packet.last.destination_port) if packet is not None else None
+        return found if found != self.destination else None
 
     @property
     def backend(self) -> tuple[str, int] | None:
@@ -72,8 +80,8 @@ class Observation:
         if self.mode == _USERSPACE and self.expectation.fate is Fate.TRANSLATED:
             choices = self.expectation.choices
             return (choices[0].backend.address, choices[0].backend.port) if len(choices) == 1 else None
-        if self.tracked is not None and self.is_translated:
-            return self.tracked.reply_source
+        if self.translated_to is not None:
+            return self.translated_to
         if self.expectation.fate is Fate.UNTRANSLATED and self.probe is not None:
             return self.destination
         return None
@@ -188,8 +196,8 @@ def _fate_differences(seen: Observation) -> Iterator[str]:
     if expectation.fate is Fate.TRANSLATED:
         if seen.mode == _USERSPACE:
             return
-        if seen.tracked is not None and seen.is_translated:
-            yield from _choice_differences(seen, seen.tracked.reply_source)
+        if seen.translated_to is not None:
+            yield from _choice_differences(seen, seen.translated_to)
         elif probe.outcome is not Outcome.SENT and not _was_lost_before(seen):
             yield f"{where} should have sent it to a backend, but did not translate it: {_outcome(probe)}"
     elif expectation.fate in (Fate.REJECTED, Fate.DROPPED):

@@ -18,6 +18,9 @@ import msgspec
 _SCTP = 132  # IPPROTO_SCTP
 _UDP_HEADER = 8
 _SYN_OPTIONS = 20  # the offset of a TCP segment's options
+_MARK_BYTES = 8
+_DNS_PORT = 53
+_DNS_QUESTION = b"\x07cluster\x05local\0\0\x01\0\x01"  # for the A records of cluster.local
 _MSS_OPTION = b"\x02\x04"  # kind and length; Linux puts it first
 
 
@@ -34,7 +37,7 @@ class Outcome(enum.StrEnum):
 
 
 class Probe(msgspec.Struct, frozen=True, kw_only=True):
-    """`source_port`: bound before; 0: any. `nonce`: 8 bytes, the content of a datagram.
+    """`source_port`: bound before; 0: any. `datagram`: its content, which begins with 8 bytes that mark it.
 
     `segment_bytes`: the maximum segment size that a SYN offers; it marks the SYN where its ports may be translated.
     `linger_seconds`: for which an open connection is watched for its end.
@@ -45,7 +48,7 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
     port: int
     source_port: int = 0
     segment_bytes: int = 0
-    nonce: bytes = b""
+    datagram: bytes = b""
     seconds: float = 0.7
     linger_seconds: float = 0.0
 
@@ -67,9 +70,16 @@ def marker_of(probe: Probe) -> tuple[int, bytes]:
     """Return the offset in the transport header and the bytes by which the first packet is recognized; b"": none."""
     if probe.protocol == "tcp" and probe.segment_bytes:
         return _SYN_OPTIONS, _MSS_OPTION + struct.pack("!H", probe.segment_bytes)
-    if probe.protocol == "udp" and probe.nonce:
-        return _UDP_HEADER, probe.nonce
+    if probe.protocol == "udp" and len(probe.datagram) >= _MARK_BYTES:
+        return _UDP_HEADER, probe.datagram[:_MARK_BYTES]
     return 0, b""
+
+
+def make_datagram(port: int, mark: bytes) -> bytes:
+    """Return the content of a datagram: 8 bytes or, for a DNS server, a question. `mark`: 8 random bytes."""
+    if port != _DNS_PORT:
+        return mark
+    return mark[:2] + b"\x01\0\0\x01" + bytes(6) + _DNS_QUESTION
 
 
 def make_connection(probe: Probe) -> ProbeResult:
@@ -124,7 +134,7 @@ def _open(sock: socket.socket, probe: Probe) -> tuple[Outcome, str]:
 
 def _exchange(sock: socket.socket, probe: Probe) -> tuple[Outcome, str]:
     sock.connect((probe.address, probe.port))
-    sock.send(probe.nonce or b"\0")
+    sock.send(probe.datagram)
     if _wait(sock, select.POLLIN, probe.seconds):
         sock.recv(1)
         return Outcome.ANSWERED, ""

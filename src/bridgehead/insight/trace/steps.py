@@ -74,7 +74,7 @@ def service_step(
     evidence = (f"the destination is {note}",) if note else ()
     if frontend is None:
         return Step(name=StepName.SERVICE, text=f"{text}: {because}", evidence=evidence)
-    text = f"{text} is the {frontend.published_as.value} of {frontend.owner}"
+    text = f"{text} is the {frontend.published_as.value} of {frontend.owner.removesuffix(':')}"
     return Step(name=StepName.SERVICE, text=text, evidence=evidence)
 
 

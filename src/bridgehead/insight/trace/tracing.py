@@ -32,7 +32,7 @@ from bridgehead.proxy.frontends import FrontendKey
 
 from . import judgment, steps
 from .asking import ask, find_resolver
-from .destination import Destination, NoDestination, find_destination, name_to_resolve, namespaces_of
+from .destination import Destination, NoDestination, PortMissing, find_destination, name_to_resolve, namespaces_of
 from .following import CALL_SECONDS, Followed, connect, connect_by_programs, only_programs, rule_texts
 from .judgment import Observation, StepName
 from .listening import Heard, RouteFound, find_route
@@ -44,7 +44,7 @@ from .name_resolution import (
 from .origins import Place, choose_place
 from .path import Client, Expectation, Fate, expect
 from .policy import explain
-from .probing import Probe, ProbeResult, marker_of
+from .probing import Probe, ProbeResult, make_datagram, marker_of
 from .report import Report, Seen, State, Step
 from .rule_texts import RuleTexts
 from .seen import Journey, endpoint, journey
@@ -75,7 +75,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def trace(client: ApiClient, namespaces: NetworkNamespaces, request: Request) -> Report:
-    """Trace a connection. Raises NoOrigin, and the client's Unreachable and Unauthorized: then nothing can be said."""
+    """Trace a connection. Raises NoOrigin and PortMissing, and the client's Unreachable and Unauthorized."""
     own = request.origin.namespace if request.origin is not None else ""
     needed = {own or request.namespace, *namespaces_of(request.target, own or request.namespace, "cluster.local")}
     only = next(iter(needed)) if len(needed) == 1 else ""
@@ -107,6 +107,8 @@ class _Trace:
                 self._state,
                 answers,
             )
+        except PortMissing:
+            raise
         except NoDestination as error:
             step = StepName.NAME if answers else StepName.SERVICE
             if not answers:
@@ -240,8 +242,10 @@ class _Connection:
             found.append(steps.rules_step(seen.node, seen.mode, entries, seen.rule_differences, why_no_rules, death))
         backends = steps.possible_backends(expectation, seen.pods)
         found.append(steps.backends_step(backends, expectation, seen.mode == "userspace"))
-        found.append(steps.route_step(routes, why_no_route, death))
-        found.append(steps.pod_step(seen, death))
+        if backends or seen.backend is not None or (death is not None and death.step == StepName.ROUTE):
+            found.append(steps.route_step(routes, why_no_route, death))
+        if backends or seen.backend is not None:
+            found.append(steps.pod_step(seen, death))
         interfaces = {name: one.interfaces for name, one in followed.heard.items()}
         found.append(steps.connection_step(seen, followed.why_not, interfaces, self._unread, does_work))
         self._trace._differences += judgment.differences(seen)
@@ -430,7 +434,7 @@ class _Connection:
             port=self._to.port,
             source_port=port,
             segment_bytes=random.randint(*_SEGMENT_BYTES) if self._protocol == "tcp" else 0,
-            nonce=secrets.token_bytes(8) if self._protocol == "udp" else b"",
+            datagram=make_datagram(self._to.port, secrets.token_bytes(8)) if self._protocol == "udp" else b"",
             linger_seconds=_USERSPACE_LINGER_SECONDS if mode == "userspace" else 0.0,
         )
         if self._origin is None:
