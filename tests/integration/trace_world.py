@@ -6,12 +6,14 @@ to each from somewhere.
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from . import proxy_world
-from .proxy_world import CLIENT4, CLIENT6, NODE4, NODE6, PODS, PORT, World, pod_ip
+from .proxy_world import CLIENT4, CLIENT6, LOOK_SECONDS, LOOKS, NODE4, NODE6, PODS, PORT, World, pod_ip
 
 ZONE = "zone-a"
 _AT_ONCE = 48  # connections; some wait for a timeout
@@ -30,6 +32,14 @@ class TraceWorld(World):
     def compare(self, seed: int, count: int) -> dict[str, Any]:
         """Return the number of connections by expected fate, and a text for each that went another way."""
         return self.ask("compare", seed=seed, count=count)
+
+    def follow(self, where: str, address: str, port: int, *, udp: bool = False) -> dict[str, Any]:
+        """Make a connection as a trace does, and follow it at the node: its outcome, journey and tracked flow."""
+        return self.ask("follow", where=where, address=address, port=port, udp=udp)
+
+    def abandon_trace(self) -> dict[str, list[str]]:
+        """Kill a process that traces with SIGKILL; return the node's tables before, meanwhile and after."""
+        return self.ask("abandon_trace")
 
 
 def serve(forbidden: str, mode: str) -> None:
@@ -58,6 +68,63 @@ class _Proxy(proxy_world._Proxy):
             if answer not in possible:
                 differences.append(f"expected {fate} {sorted(possible)}, but was {answer!r}: {case}")
         return {"fates": fates, "differences": differences}
+
+    def follow(self, where: str, address: str, port: int, udp: bool) -> dict[str, Any]:
+        import msgspec
+
+        from bridgehead.insight.trace.probing import Probe, make_connection, make_datagram, marker_of
+        from bridgehead.insight.trace.rule_texts import parse_listing
+        from bridgehead.insight.trace.seen import journey
+        from bridgehead.network.flow_lookup import FlowTuple, find_flow
+        from bridgehead.network.flow_trace import Flow, FlowTrace
+
+        protocol = "udp" if udp else "tcp"
+        probe = Probe(
+            protocol=protocol,
+            address=address,
+            port=port,
+            source_port=61234,
+            segment_bytes=0 if udp else 777,
+            datagram=make_datagram(port, b"31415926") if udp else b"",
+            seconds=LOOKS * LOOK_SECONDS,
+        )
+        offset, marker = marker_of(probe)
+        by_ports = Flow(name="1", protocol=protocol, address=address, port=port, source_port=probe.source_port)
+        by_mark = Flow(name="2", protocol=protocol, address=address, offset=offset, marker=marker)
+        found: dict[str, Any] = {}
+        # One after the other: a trace receives the events of all traces in its namespace.
+        for name, flow in (("ports", by_ports), ("mark", by_mark)):
+            with FlowTrace(flow) as trace:
+                with proxy_world._inside(self._namespaces, where):
+                    sock_result = make_connection(probe)
+                events = trace.collect(10, lambda: True)
+            listing = self.run(["nft", "-a", "list", "ruleset"])
+            saved = {"ip": self.run(["iptables-nft-save"]), "ip6": self.run(["ip6tables-nft-save"])}
+            found[name] = journey("node1", events, parse_listing(listing, saved), probe.source_port)
+            found["outcome"] = sock_result.outcome
+            if name == "ports":
+                found["tracked"] = find_flow(FlowTuple(protocol, sock_result.source, (address, port)))
+        decoded: dict[str, Any] = msgspec.to_builtins(found)
+        return decoded
+
+    def abandon_trace(self) -> dict[str, list[str]]:
+        from bridgehead.network.flow_trace import Flow, FlowTrace
+
+        tables = lambda: self.run(["nft", "list", "tables"]).splitlines()  # noqa: E731 - three times
+        found = {"before": tables()}
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            with FlowTrace(Flow(name="killed", protocol="tcp", address="10.96.0.1", port=80, source_port=61235)):
+                os.write(writing, b"!")
+                while True:
+                    signal.pause()
+        os.read(reading, 1)
+        found["meanwhile"] = tables()
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        found["after"] = tables()
+        return found
 
     def _connect_case(self, case: dict[str, Any]) -> str:
         where, address, port, is_udp = case["connection"]
