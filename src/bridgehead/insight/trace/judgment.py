@@ -113,14 +113,12 @@ def find_death(seen: Observation) -> Death | None:
         return _expected_death(seen)
     if seen.probe.has_succeeded:
         return None
-    if seen.probe.outcome is Outcome.CLOSED:
-        return Death(
-            StepName.POD, f"{seen.probe.why}; the proxy of {seen.node} reached no backend, or the pod ended it"
-        )
     for one in seen.journeys:
         packet = one.ended
         if packet is not None and packet.end is not None:
             return _ended_by_rule(seen, one, packet, packet.end)
+    if seen.probe.outcome is Outcome.CLOSED or (_is_relayed(seen) and seen.probe.outcome is Outcome.REFUSED):
+        return _without_backend(seen, seen.probe)
     backend = seen.backend
     if backend is not None:
         return _without_answer(seen, seen.probe, backend)
@@ -135,6 +133,20 @@ def find_death(seen: Observation) -> Death | None:
     if seen.watched and not any(one.request for one in seen.journeys if one.node == seen.node):
         return Death(StepName.ROUTE, f"no packet of it reached {seen.node or 'a node'}: {_outcome(seen.probe)}")
     return Death(StepName.RULES, f"{seen.node or 'the node'} did not translate it: {_outcome(seen.probe)}")
+
+
+def _is_relayed(seen: Observation) -> bool:
+    """Whether a userspace proxy took the connection."""
+    return seen.mode == _USERSPACE and seen.expectation.fate is Fate.TRANSLATED
+
+
+def _without_backend(seen: Observation, probe: ProbeResult) -> Death:
+    """Explain a connection that was taken and then closed."""
+    if seen.listens and not any(seen.listens.values()):
+        return Death(StepName.POD, f"no process listens on {seen.protocol} at {', '.join(sorted(seen.listens))}")
+    if _is_relayed(seen):
+        return Death(StepName.POD, f"the proxy of {seen.node} took it, but reached no backend: {probe.why}")
+    return Death(StepName.POD, probe.why)
 
 
 def _expected_death(seen: Observation) -> Death | None:
@@ -238,6 +250,8 @@ def verdict(seen: Observation) -> str:
         return "Should work, but no connection was made"
     backend = seen.backend
     by = f" by {seen.named(backend)}" if backend is not None else ""
+    if not by and _is_relayed(seen):
+        by = f" by the proxy of {seen.node} for one of {len(seen.expectation.choices)} backends"
     if seen.probe.outcome is Outcome.SENT:
         return f"Works: the datagram was taken{by}, which sent no answer" if by else "Works: the datagram was taken"
     client = f", which sees {seen.client} as its client" if backend is not None and seen.client else ""

@@ -106,12 +106,10 @@ def make_connection(probe: Probe) -> ProbeResult:
             outcome, why = (_exchange if kind is socket.SOCK_DGRAM else _open)(sock, probe)
         except OSError as error:
             outcome, why = _outcome_of(error.errno or 0), error.strerror or str(error)
-        return ProbeResult(
-            outcome=outcome,
-            source=sock.getsockname()[:2],
-            milliseconds=round((time.monotonic() - started) * 1000, 2),
-            why=why,
-        )
+        milliseconds = round((time.monotonic() - started) * 1000, 2)
+        if outcome is Outcome.CONNECTED and probe.linger_seconds:
+            outcome, why = _watch(sock, probe.linger_seconds)
+        return ProbeResult(outcome=outcome, source=sock.getsockname()[:2], milliseconds=milliseconds, why=why)
 
 
 def _open(sock: socket.socket, probe: Probe) -> tuple[Outcome, str]:
@@ -123,11 +121,16 @@ def _open(sock: socket.socket, probe: Probe) -> tuple[Outcome, str]:
     number = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
     if number:
         raise OSError(number, os.strerror(number))
-    if probe.linger_seconds and _wait(sock, select.POLLIN, probe.linger_seconds):
+    return Outcome.CONNECTED, ""
+
+
+def _watch(sock: socket.socket, seconds: float) -> tuple[Outcome, str]:
+    """Return whether an open connection ends within so many seconds."""
+    if _wait(sock, select.POLLIN, seconds):
         try:
             if not sock.recv(1):
                 return Outcome.CLOSED, "the other side closed the connection as soon as it was open"
-        except ConnectionResetError:
+        except OSError:
             return Outcome.CLOSED, "the other side reset the connection as soon as it was open"
     return Outcome.CONNECTED, ""
 
