@@ -27,8 +27,8 @@ from .cluster_access import Cluster, Kubeconfig, Name, Namespace, StateDir, choo
 from .failures import fail, reporting_failures
 
 if TYPE_CHECKING:
+    from bridgehead.insight.trace.context import Request
     from bridgehead.insight.trace.report import Report
-    from bridgehead.insight.trace.tracing import Request
 
 
 def command(
@@ -50,11 +50,11 @@ def command(
     state_dir: StateDir = None,
 ) -> None:
     from bridgehead.client.errors import ClientError
+    from bridgehead.insight.trace.context import Request
     from bridgehead.insight.trace.destination import PortMissing
     from bridgehead.insight.trace.origins import NoOrigin
     from bridgehead.insight.trace.rendering import render
     from bridgehead.insight.trace.target import BadTarget, parse_origin, parse_target
-    from bridgehead.insight.trace.tracing import Request
 
     try:
         parsed, place = parse_target(target), parse_origin(origin) if origin is not None else None

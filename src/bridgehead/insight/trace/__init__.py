@@ -1,16 +1,22 @@
 """Trace: the whole way of one connection, as it should be and as the kernel shows it.
 
+tracing          the whole of it: reads the cluster, resolves the name, hands over to `connection`
+connection       the connection to a known destination: expected, made, followed, reported
+context          the input of a trace, and what its parts add to the report
+following        makes the connection and follows it at nodes; `asking` resolves its name
+listening, probing, dns_queries  run in the network namespaces of nodes, pods and outside
+program_probes   the same by programs of an image, where no function can run
+
+Pure:
+
 target           targets and origins, as the user writes them
+origins          the place from which the connection is made
 name_resolution  the names that a program's resolver asks for, and the expected answers
+destination      the address and port for a target
 path             the expected fate at one node: Frontend, backends, the client that they see
 policy           why these backends: traffic policies, hints, affinity, source ranges
 rule_texts       rules by their handles in nf_tables
 seen             the events of a traced packet as a journey through chains
-report           the result: verdict, differences, numbered steps
-judgment         facts, expectation and observation become a report
-rendering        a report as text
-dns_queries      asks a DNS server, in some network namespace
-probing          makes the one connection, in some network namespace
-listening        traces the connection at a node
-tracing          reads, probes and listens; calls the pure modules
+judgment         the verdict, the step where the connection died, differences
+steps, report, rendering  the numbered steps, the result, and its text
 """

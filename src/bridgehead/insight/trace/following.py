@@ -13,7 +13,7 @@ from bridgehead.network.flow_trace import Flow
 
 from .listening import Heard, Listening, Signal, listen
 from .probing import Probe, ProbeResult, make_connection
-from .program_probes import NO_SUCH_PROGRAM, connection_commands, read_connection
+from .program_probes import connection_commands, read_connection
 from .rule_texts import RuleTexts, parse_listing
 from .seen import chains_of
 
@@ -95,15 +95,16 @@ async def connect_by_programs(origin: NetworkNamespace, probe: Probe) -> Followe
     """Make the connection by the first suitable program that the image has."""
     why = f"no program of an image makes {probe.protocol} connections"
     for argv in connection_commands(probe):
-        why = "the image has none of nc, python3, bash and curl"
+        why = "the image has none of nc, python3, bash, curl and wget"
         started = time.monotonic()
         try:
             done = await origin.run(argv, seconds=PROGRAM_SECONDS)
         except NotEntered as error:
             why = str(error)
             continue
-        if done.code not in NO_SUCH_PROGRAM:
-            return Followed(read_connection(argv, done, round((time.monotonic() - started) * 1000, 1)))
+        result = read_connection(argv, done, round((time.monotonic() - started) * 1000, 1))
+        if result is not None:
+            return Followed(result)
     return Followed(None, why)
 
 

@@ -77,7 +77,7 @@ class Observation:
     @property
     def backend(self) -> tuple[str, int] | None:
         """The server that got the connection, as far as the kernel knows it."""
-        if self.mode == _USERSPACE and self.expectation.fate is Fate.TRANSLATED:
+        if _is_relayed(self):
             choices = self.expectation.choices
             return (choices[0].backend.address, choices[0].backend.port) if len(choices) == 1 else None
         if self.translated_to is not None:
@@ -137,7 +137,7 @@ def find_death(seen: Observation) -> Death | None:
 
 def _is_relayed(seen: Observation) -> bool:
     """Whether a userspace proxy took the connection."""
-    return seen.mode == _USERSPACE and seen.expectation.fate is Fate.TRANSLATED
+    return seen.mode == _USERSPACE and seen.expectation.fate in (Fate.TRANSLATED, Fate.UNKNOWN)
 
 
 def _without_backend(seen: Observation, probe: ProbeResult) -> Death:
@@ -251,7 +251,8 @@ def verdict(seen: Observation) -> str:
     backend = seen.backend
     by = f" by {seen.named(backend)}" if backend is not None else ""
     if not by and _is_relayed(seen):
-        by = f" by the proxy of {seen.node} for one of {len(seen.expectation.choices)} backends"
+        count = len(seen.expectation.choices)
+        by = f" by the proxy of {seen.node}{f' for one of {count} backends' if count else ''}"
     if seen.probe.outcome is Outcome.SENT:
         return f"Works: the datagram was taken{by}, which sent no answer" if by else "Works: the datagram was taken"
     client = f", which sees {seen.client} as its client" if backend is not None and seen.client else ""

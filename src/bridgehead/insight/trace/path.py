@@ -31,6 +31,7 @@ class Fate(enum.StrEnum):
     REJECTED = "rejected"
     DROPPED = "dropped"
     UNTRANSLATED = "untranslated"  # no rule concerns it: it goes to the address itself
+    UNKNOWN = "unknown"  # objects that decide it could not be read
 
 
 class Client(msgspec.Struct, frozen=True):

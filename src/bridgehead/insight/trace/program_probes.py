@@ -17,6 +17,7 @@ from .probing import Outcome, Probe, ProbeResult
 
 NO_SUCH_PROGRAM = (126, 127)
 _SECONDS = 2
+_MOST_OUTPUT = 65536
 _CURL_OUTCOMES = {7: Outcome.REFUSED, 28: Outcome.TIMED_OUT}
 _PYTHON = "import socket,sys;socket.create_connection((sys.argv[1],int(sys.argv[2])),2).close()"
 _ADDRESS = re.compile(r"^Address(?: \d+)?: (\S+)")
@@ -26,42 +27,37 @@ def connection_commands(probe: Probe) -> Iterator[tuple[str, ...]]:
     """Yield commands of which the first that exists makes the connection. TCP only."""
     if probe.protocol != "tcp":
         return
-    port = str(probe.port)
-    yield ("nc", "-z", "-w", str(_SECONDS), probe.address, port)
-    yield ("python3", "-c", _PYTHON, probe.address, port)
-    yield ("timeout", str(_SECONDS), "bash", "-c", 'exec 3<>"/dev/tcp/$0/$1"', probe.address, port)
+    port, seconds = str(probe.port), str(_SECONDS)
     host = f"[{probe.address}]" if ":" in probe.address else probe.address
-    yield (
-        "curl",
-        "-s",
-        "-o",
-        "/dev/null",
-        "--connect-timeout",
-        str(_SECONDS),
-        "-m",
-        str(_SECONDS),
-        f"http://{host}:{port}/",
-    )
+    url = f"http://{host}:{port}/"
+    yield ("nc", "-z", "-w", seconds, probe.address, port)
+    yield ("python3", "-c", _PYTHON, probe.address, port)
+    yield ("timeout", seconds, "bash", "-c", 'exec 3<>"/dev/tcp/$0/$1"', probe.address, port)
+    yield ("curl", "-s", "-o", "/dev/null", "--connect-timeout", seconds, "-m", seconds, url)
+    yield ("wget", "-q", "-T", seconds, "-O", "/dev/null", url)
 
 
-def read_connection(argv: tuple[str, ...], done: Completed, milliseconds: float) -> ProbeResult:
-    """Return the result of such a command that exists."""
-    why = (
-        printable((done.stderr or done.stdout).decode(errors="replace").strip().splitlines()[-1:][0], 200)
-        if (done.stderr or done.stdout).strip()
-        else f"{argv[0]} ended with code {done.code}"
-    )
-    text = why.lower()
-    if done.code == 0 or (argv[0] == "curl" and done.code not in _CURL_OUTCOMES):
+def read_connection(argv: tuple[str, ...], done: Completed, milliseconds: float) -> ProbeResult | None:
+    """Return the result of such a command; None if the program does not exist, or does not know its options."""
+    lines = (done.stderr or done.stdout)[:_MOST_OUTPUT].decode(errors="replace").strip().splitlines()
+    output = " ".join(lines).lower()
+    if done.code in NO_SUCH_PROGRAM or "usage:" in output or "invalid option" in output:
+        return None
+    if done.code == 0:
         return ProbeResult(outcome=Outcome.CONNECTED, milliseconds=milliseconds)
-    if argv[0] == "curl":
-        outcome = _CURL_OUTCOMES[done.code]
-    elif "refused" in text:
+    why = printable(lines[-1], 200) if lines else f"{argv[0]} ended with code {done.code}"
+    if argv[0] == "curl":  # other errors come after the connection: it was no HTTP server
+        outcome = _CURL_OUTCOMES.get(done.code, Outcome.CONNECTED)
+    elif "refused" in output:
         outcome = Outcome.REFUSED
-    elif "unreachable" in text or "no route" in text:
+    elif "reset" in output:
+        outcome = Outcome.CLOSED
+    elif "unreachable" in output or "no route" in output:
         outcome = Outcome.UNREACHABLE
-    else:  # nc of BusyBox prints nothing; a refusal comes at once
-        outcome = Outcome.TIMED_OUT if milliseconds >= _SECONDS * 900 else Outcome.REFUSED
+    elif milliseconds >= _SECONDS * 900 or "timed out" in output:
+        outcome = Outcome.TIMED_OUT
+    else:  # nc prints nothing, and a refusal comes at once; wget had an answer that is no page
+        outcome = Outcome.CONNECTED if argv[0] == "wget" else Outcome.REFUSED
     return ProbeResult(outcome=outcome, milliseconds=milliseconds, why=why)
 
 

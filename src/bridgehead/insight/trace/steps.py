@@ -80,6 +80,8 @@ def service_step(
 
 def policy_step(reasons: Sequence[str], expectation: Expectation) -> Step:
     text = f"the connection should be {expectation.fate}: {expectation.because}"
+    if expectation.fate is Fate.UNKNOWN:
+        return Step(name=StepName.POLICY, text=expectation.because, state=State.UNKNOWN)
     return Step(name=StepName.POLICY, text=text, evidence=tuple(reasons))
 
 
@@ -116,6 +118,8 @@ def possible_backends(expectation: Expectation, pods: Mapping[str, str]) -> tupl
 
 
 def backends_step(backends: Sequence[PossibleBackend], expectation: Expectation, is_userspace: bool) -> Step:
+    if expectation.fate is Fate.UNKNOWN:
+        return Step(name=StepName.BACKENDS, text=expectation.because, state=State.UNKNOWN)
     if not backends:
         fate = "the destination itself" if expectation.fate is Fate.UNTRANSLATED else "no backend"
         state = State.OK if expectation.fate is Fate.UNTRANSLATED else State.FAILED
