@@ -34,6 +34,8 @@ def parse_listing(listing: str, saved: Mapping[str, str] = {}) -> RuleTexts:
             family, table = found.groups()
         elif found := _CHAIN.match(text):
             chain = found[1]
+        elif text == "}" or text.startswith(("map ", "set ", "flowtable ")):
+            chain = ""
         elif (found := _HANDLE.match(text)) and family and chain and not text.startswith(("type ", "policy ")):
             by_chain.setdefault((family, table, chain), []).append((int(found[2]), found[1]))
     users = {one: _saved_rules(text) for one, text in saved.items()}

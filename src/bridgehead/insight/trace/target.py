@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import enum
 import ipaddress
+import re
 
 import msgspec
 
-from bridgehead.dns.messages.domain_names import is_name
+from bridgehead.dns.messages import domain_names
 from bridgehead.insight.findings import printable
 
 _SCHEMES = {"http": "80", "https": "443"}
 _LONGEST_PORT_NAME = 63
+_CHARACTERS = re.compile(r"[A-Za-z0-9_.-]+").fullmatch
 
 
 class BadTarget(Exception):
@@ -99,6 +101,11 @@ def parse_origin(text: str) -> Origin:
     if kind in ("node", "no", "nodes") and path and is_name(path):
         return Origin(OriginKind.NODE, path)
     raise BadTarget(f"{shown}: a connection comes from pod/NAME, from node/NAME or from outside")
+
+
+def is_name(text: str) -> bool:
+    """Whether the text is a domain name of the characters that hosts and objects have."""
+    return _CHARACTERS(text) is not None and domain_names.is_name(text)
 
 
 def _namespaced(path: str, shown: str) -> tuple[str, str]:
