@@ -74,7 +74,7 @@ class TestJourneys:
         if world.mode != "userspace":
             assert found["tracked"]["reply_destination"][0] == NODE4
 
-    def test_a_strangers_rule_that_drops_is_named(self, world):
+    def test_a_foreign_rule_that_drops_is_named(self, world):
         world.put(service(), slice_of("pod2"))
         world.run("nft", "add table ip stranger; add chain ip stranger forward "
                   "{ type filter hook forward priority 0; policy drop; }")  # fmt: skip

@@ -92,7 +92,7 @@ class _Proxy(proxy_world._Proxy):
         by_ports = Flow(name="1", protocol=protocol, address=address, port=port, source_port=probe.source_port)
         by_mark = Flow(name="2", protocol=protocol, address=address, offset=offset, marker=marker)
         found: dict[str, Any] = {}
-        # One after the other: a trace receives the events of all traces in its namespace.
+        # Not at once: a trace receives the events of all traces in its namespace.
         for name, flow in (("ports", by_ports), ("mark", by_mark)):
             with FlowTrace(flow) as trace:
                 with proxy_world._inside(self._namespaces, where):

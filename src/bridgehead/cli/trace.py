@@ -1,7 +1,7 @@
 """Show the whole way of a connection, make it, and follow it through the kernel.
 
 TARGET is a name as a program would write it (web, web.prod, web.prod.svc.cluster.local), an address, service/NAME or
-pod/NAME, each with or without :PORT. The first line says whether the connection works, or at which step it dies and
+pod/NAME, each with or without :PORT. The first line states whether the connection works, or at which step it dies and
 why; then come the differences between the objects of the API and the kernel, and the steps with their evidence. One
 real connection is made, and closed at once; of UDP, one datagram is sent. A node's rules are not changed: one rule in a
 table of its own marks this one connection, and the kernel removes it with the command. Exit code 0 only when the
@@ -57,14 +57,14 @@ def command(
     from bridgehead.insight.trace.target import BadTarget, parse_origin, parse_target
 
     try:
-        parsed, place = parse_target(target), parse_origin(origin) if origin is not None else None
+        parsed, source = parse_target(target), parse_origin(origin) if origin is not None else None
     except BadTarget as error:
         fail("trace", error, 2)
     cluster = choose_cluster("trace", kubeconfig, name, state_dir)
     request = Request(
         target=parsed,
         text=target,
-        origin=place,
+        origin=source,
         namespace=namespace or cluster.config.namespace or "default",
         protocol=protocol,
     )

@@ -7,7 +7,7 @@ following        makes the connection and follows it at nodes; `asking` resolves
 listening, probing, dns_queries  run in the network namespaces of nodes, pods and outside
 program_probes   the same by programs of an image, where no function can run
 
-Pure:
+Without I/O:
 
 target           targets and origins, as the user writes them
 origins          the place from which the connection is made

@@ -26,7 +26,7 @@ from .context import Context
 from .destination import Destination
 from .following import CALL_SECONDS, Followed, connect, connect_by_programs, only_programs, rule_texts
 from .judgment import Observation, StepName
-from .listening import Heard, RouteFound, find_route
+from .listening import FlowEvents, RouteFound, find_route
 from .path import Client, Expectation, Fate, expect
 from .policy import explain
 from .probing import Probe, ProbeResult, make_datagram, marker_of
@@ -55,7 +55,7 @@ class Connection:
     def __init__(self, context: Context, origin: NetworkNamespace | None, destination: Destination) -> None:
         self._context = context
         self._state = context.state
-        self._place = context.place
+        self._source = context.source
         self._origin = origin
         self._to = destination
         self._protocol = context.request.protocol
@@ -70,12 +70,14 @@ class Connection:
         (followed, port), network = await asyncio.gather(
             self._connect(node, watched, expectations.mode), self._read_node(node, expectations.mode)
         )
-        probe, heard = followed.result, followed.heard
-        if self._place.origin.kind is OriginKind.OUTSIDE:
+        probe, observed = followed.result, followed.observed
+        if self._source.origin.kind is OriginKind.OUTSIDE:
             node, expectations, expectation, network = await self._correct_entry(
-                node, expectations, expectation, network, heard, route
+                node, expectations, expectation, network, observed, route
             )
-        tracked, journeys = await asyncio.gather(self._tracked(node, probe), self._journeys(heard, network, port, node))
+        tracked, journeys = await asyncio.gather(
+            self._tracked(node, probe), self._journeys(observed, network, port, node)
+        )
         rules, why_no_rules = self._rules(expectations, network)
         differences = self._rule_differences(expectations, expectation, rules)
         entries = rules.of(expectation.frontend.key) if rules is not None and expectation.frontend is not None else ()
@@ -91,7 +93,7 @@ class Connection:
             probe=probe,
             tracked=tracked,
             journeys=journeys,
-            watched=tuple(heard),
+            watched=tuple(observed),
             pods=self._context.pods,
             rule_differences=differences,
         )
@@ -128,7 +130,7 @@ class Connection:
             found.append(steps.route_step(routes, why_no_route, death))
         if backends or seen.backend is not None:
             found.append(steps.pod_step(seen, death))
-        interfaces = {name: one.interfaces for name, one in followed.heard.items()}
+        interfaces = {name: one.interfaces for name, one in followed.observed.items()}
         found.append(steps.connection_step(seen, followed.why_not, interfaces, self._unread, does_work))
         self._context.differences += judgment.differences(seen)
         probe = seen.probe
@@ -142,8 +144,8 @@ class Connection:
     # --- The expectation ----------------------------------------------------------------------------------------
 
     def _entry_node(self) -> str:
-        if self._place.node:
-            return self._place.node
+        if self._source.node:
+            return self._source.node
         node = self._state.nodes_by_address.get(self._to.address)
         if node is not None:
             return node.metadata.name
@@ -151,15 +153,15 @@ class Connection:
 
     def _expect(self, expectations: Expectations, route: RouteFound | None) -> Expectation:
         family = 6 if ":" in self._to.address else 4
-        source = self._place.addresses.get(family, "")
-        if route is not None and (self._place.is_node or not source):
+        source = self._source.addresses.get(family, "")
+        if route is not None and (self._source.is_node or not source):
             source = route.source
         key = FrontendKey(self._to.address, self._protocol, self._to.port)
         unspecified = "::" if family == 6 else "0.0.0.0"
         node = self._state.nodes.get(expectations.node)
         found = expect(
             key,
-            Client(source or unspecified, is_node=self._place.is_node),
+            Client(source or unspecified, is_node=self._source.is_node),
             expectations.table,
             expectations.facts,
             expectations.settings,
@@ -175,7 +177,7 @@ class Connection:
     def _nodes_to_watch(self, node: str, expectation: Expectation) -> list[str]:
         names = [node] if node else []
         names += [one.backend.node for one in expectation.choices if one.backend.node]
-        if self._place.origin.kind is OriginKind.OUTSIDE:
+        if self._source.origin.kind is OriginKind.OUTSIDE:
             names += sorted(self._state.nodes)
         pod = self._state.pods_by_address.get(self._to.address)
         if pod is not None:
@@ -189,11 +191,11 @@ class Connection:
         expectations: Expectations,
         expectation: Expectation,
         network: NetworkState | None,
-        heard: dict[str, Heard],
+        observed: dict[str, FlowEvents],
         route: RouteFound | None,
     ) -> tuple[str, Expectations, Expectation, NetworkState | None]:
         """Return the node that got the connection from outside, if it was another one than was assumed."""
-        real = next((name for name, one in heard.items() if _has_packet_to(one, self._to)), node)
+        real = next((name for name, one in observed.items() if _has_packet_to(one, self._to)), node)
         if real == node:
             return node, expectations, expectation, network
         expectations = expect_node(self._state, real)
@@ -328,7 +330,7 @@ class Connection:
         flows = {}
         namespaces = await asyncio.gather(*(self._context.node(one) for one in watched))
         for name, namespace in zip(watched, namespaces, strict=True):
-            flow = self._flow(probe, is_first=name == node and self._place.origin.kind is not OriginKind.OUTSIDE)
+            flow = self._flow(probe, is_first=name == node and self._source.origin.kind is not OriginKind.OUTSIDE)
             if namespace is not None and flow is not None:
                 flows[name] = namespace, flow
         found = await connect(self._origin, probe, flows)
@@ -344,27 +346,27 @@ class Connection:
         return msgspec.structs.replace(base, offset=offset, marker=marker) if marker else None
 
     async def _journeys(
-        self, heard: dict[str, Heard], network: NetworkState | None, port: int, node: str
+        self, observed: dict[str, FlowEvents], network: NetworkState | None, port: int, node: str
     ) -> tuple[Journey, ...]:
         found = await asyncio.gather(
-            *(self._journey(name, one, network if name == node else None, port) for name, one in heard.items())
+            *(self._journey(name, one, network if name == node else None, port) for name, one in observed.items())
         )
         return tuple(one for one in found if one.packets)
 
-    async def _journey(self, name: str, heard: Heard, network: NetworkState | None, port: int) -> Journey:
+    async def _journey(self, name: str, observed: FlowEvents, network: NetworkState | None, port: int) -> Journey:
         namespace = await self._context.node(name)
         texts: RuleTexts = {}
         if namespace is not None:
             saved = network.iptables if network is not None else {}
             printed = {_FAMILIES[family]: text.decode(errors="replace") for family, text in saved.items()}
-            texts, problem = await rule_texts(namespace, heard, printed)
+            texts, problem = await rule_texts(namespace, observed, printed)
             if problem:
                 self._unread.append(problem)
-        return journey(name, heard.events, texts, port)
+        return journey(name, observed.events, texts, port)
 
 
-def _has_packet_to(heard: Heard, to: Destination) -> bool:
-    headers = (event.header for event in heard.events if event.header is not None)
+def _has_packet_to(observed: FlowEvents, to: Destination) -> bool:
+    headers = (event.header for event in observed.events if event.header is not None)
     return any(one.destination == to.address and one.destination_port == to.port for one in headers)
 
 

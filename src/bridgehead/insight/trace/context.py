@@ -10,7 +10,7 @@ from bridgehead.insight.facts.cluster_state import ClusterState
 from bridgehead.insight.findings import printable
 from bridgehead.insight.network_namespaces import NetworkNamespace, NetworkNamespaces, NotEntered
 
-from .origins import Place
+from .origins import Source
 from .report import Report, Step
 from .target import Origin, Target
 
@@ -36,7 +36,7 @@ class Context:
     state: ClusterState
     namespaces: NetworkNamespaces
     request: Request
-    place: Place
+    source: Source
     unseen: dict[str, None] = field(default_factory=dict)
     pods: dict[str, str] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
@@ -59,7 +59,7 @@ class Context:
         return Report(
             verdict=printable(verdict, _LONGEST_VERDICT),
             works=works,
-            origin=str(self.place.origin),
+            origin=str(self.source.origin),
             target=self.request.text,
             protocol=self.request.protocol,
             differences=tuple(self.differences),

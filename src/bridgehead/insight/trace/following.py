@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from bridgehead.insight.network_namespaces import NetworkNamespace, NotEntered, OnlyPrograms
 from bridgehead.network.flow_trace import Flow
 
-from .listening import Heard, Listening, Signal, listen
+from .listening import FlowEvents, Listening, Signal, listen
 from .probing import Probe, ProbeResult, make_connection
 from .program_probes import connection_commands, read_connection
 from .rule_texts import RuleTexts, parse_listing
@@ -25,14 +25,14 @@ _LOOK_SECONDS = 0.002
 
 @dataclass
 class Followed:
-    """`result`: None if no connection was made, for the reason `why_not`. `heard`: by node.
+    """`result`: None if no connection was made, for the reason `why_not`. `observed`: by node.
 
     `problems`: nodes at which it could not be followed, a line each.
     """
 
     result: ProbeResult | None
     why_not: str = ""
-    heard: dict[str, Heard] = field(default_factory=dict)
+    observed: dict[str, FlowEvents] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
 
@@ -72,7 +72,7 @@ async def connect(
             signal.set_over()
         for name, task in tasks.items():
             try:
-                found.heard[name] = await task
+                found.observed[name] = await task
             except NotEntered as error:
                 found.problems.append(f"packets at {name} could not be followed: {error}")
         return found
@@ -82,7 +82,7 @@ async def connect(
         await asyncio.gather(*tasks.values(), return_exceptions=True)
 
 
-async def _await_ready(signals: Mapping[str, Signal], tasks: Mapping[str, asyncio.Task[Heard]]) -> None:
+async def _await_ready(signals: Mapping[str, Signal], tasks: Mapping[str, asyncio.Task[FlowEvents]]) -> None:
     """Wait until each node listens, or cannot."""
     deadline = time.monotonic() + _READY_SECONDS
     while time.monotonic() < deadline:
@@ -108,12 +108,12 @@ async def connect_by_programs(origin: NetworkNamespace, probe: Probe) -> Followe
     return Followed(None, why)
 
 
-async def rule_texts(node: NetworkNamespace, heard: Heard, saved: Mapping[str, str]) -> tuple[RuleTexts, str]:
+async def rule_texts(node: NetworkNamespace, observed: FlowEvents, saved: Mapping[str, str]) -> tuple[RuleTexts, str]:
     """Return the texts of the rules that packets matched, and why there are none.
 
     `saved`: what iptables-save printed, by nft's family.
     """
-    if not chains_of(heard.events):
+    if not chains_of(observed.events):
         return {}, ""
     try:
         done = await node.run(("nft", "-a", "-t", "list", "ruleset"), seconds=CALL_SECONDS)

@@ -46,19 +46,19 @@ class Listening(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
 
 
-class Heard(msgspec.Struct, frozen=True, kw_only=True):
+class FlowEvents(msgspec.Struct, frozen=True, kw_only=True):
     """The events about the flow's packets. `interfaces`: names of the namespace's interfaces by their indexes."""
 
     events: list[TraceEvent]
     interfaces: dict[int, str]
 
 
-def listen(listening: Listening) -> Heard:
+def listen(listening: Listening) -> FlowEvents:
     """Follow the flow. Raises OSError, also if the kernel is too old for it."""
     with FlowTrace(listening.flow) as trace:
         listening.signal.set_ready()
         events = trace.collect(listening.seconds, lambda: listening.signal.is_over)
-    return Heard(events=events, interfaces=dict(socket.if_nameindex()))
+    return FlowEvents(events=events, interfaces=dict(socket.if_nameindex()))
 
 
 class RouteFound(msgspec.Struct, frozen=True):

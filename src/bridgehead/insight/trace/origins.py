@@ -1,4 +1,4 @@
-"""The place from which a connection is made: the one that the user names, or a suitable one.
+"""The source from which a connection is made: the one that the user names, or a suitable one.
 
 Pure: no I/O, no clock, no randomness.
 """
@@ -19,7 +19,7 @@ class NoOrigin(Exception):
     """The origin does not exist, or cannot connect. The text is one line."""
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class Source(msgspec.Struct, frozen=True, kw_only=True):
     """`node`: whose rules connections from here meet; "" for outside. `addresses`: of the origin, by family.
 
     `is_node`: connections meet the rules on their way out of the node itself, as those of pods in its network do.
@@ -35,18 +35,18 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
 
 
-def choose_place(origin: Origin | None, namespace: str, state: ClusterState) -> Place:
-    """Return the place of an origin; for None, of a pod in the namespace, or of a node. Raises NoOrigin."""
+def choose_source(origin: Origin | None, namespace: str, state: ClusterState) -> Source:
+    """Return the source for an origin; for None, a pod in the namespace, or a node. Raises NoOrigin."""
     if origin is None:
         return _default(namespace, state)
     if origin.kind is OriginKind.OUTSIDE:
-        return Place(origin=origin, node="", namespace=namespace, addresses={})
+        return Source(origin=origin, node="", namespace=namespace, addresses={})
     if origin.kind is OriginKind.NODE:
         return _node(origin.name, namespace, state)
     return _pod(ObjectKey(origin.namespace or namespace, origin.name), state)
 
 
-def _default(namespace: str, state: ClusterState) -> Place:
+def _default(namespace: str, state: ClusterState) -> Source:
     pods = [pod for pod in state.pods_in(namespace) if _can_connect(pod) and not pod.spec.host_network]
     note = "no --from was given"
     if pods:
@@ -60,22 +60,22 @@ def _default(namespace: str, state: ClusterState) -> Place:
     raise NoOrigin(f"no pod of namespace {namespace} runs, and no node is ready; name an origin by --from")
 
 
-def _node(name: str, namespace: str, state: ClusterState) -> Place:
+def _node(name: str, namespace: str, state: ClusterState) -> Source:
     node = state.nodes.get(name)
     if node is None:
         raise NoOrigin(f"there is no node {name}" if state.has_seen("nodes") else "nodes could not be read")
     texts = [canonical_address(one.address) for one in node.status.addresses if one.type == "InternalIP"]
     origin = Origin(OriginKind.NODE, name)
-    return Place(origin=origin, node=name, namespace=namespace, addresses=_by_family(texts), is_node=True)
+    return Source(origin=origin, node=name, namespace=namespace, addresses=_by_family(texts), is_node=True)
 
 
-def _pod(key: ObjectKey, state: ClusterState) -> Place:
+def _pod(key: ObjectKey, state: ClusterState) -> Source:
     pod = state.pods.get(key)
     if pod is None:
         raise NoOrigin(f"there is no pod {key}" if state.has_seen("pods") else "pods could not be read")
     if not _can_connect(pod):
         raise NoOrigin(f"pod {key} does not run: its phase is {pod.status.phase or 'unknown'}")
-    return Place(
+    return Source(
         origin=Origin(OriginKind.POD, key.name, key.namespace),
         node=pod.spec.node_name,
         namespace=key.namespace,

@@ -72,11 +72,11 @@ def read_answer(argv: tuple[str, ...], done: Completed, name: str) -> DnsAnswer:
     found: list[str] = []
     lines = done.stdout.decode(errors="replace").splitlines()
     if argv[0] == "getent":
-        words = [line.split()[0] for line in lines if line.split()]
+        parts = [line.split()[0] for line in lines if line.split()]
     else:
         begin = next((n for n, line in enumerate(lines) if line.startswith("Name:")), len(lines))
-        words = [match[1] for line in lines[begin:] if (match := _ADDRESS.match(line.strip()))]
-    for word in words:
+        parts = [match[1] for line in lines[begin:] if (match := _ADDRESS.match(line.strip()))]
+    for word in parts:
         try:
             found.append(str(ipaddress.ip_address(word)))
         except ValueError:

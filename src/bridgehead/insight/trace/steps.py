@@ -55,16 +55,16 @@ def name_step(
 
 
 def _answer_line(answer: DnsAnswer, expected: Sequence[DnsAnswer]) -> str:
-    words = [f"{answer.name}: {', '.join(answer.addresses) or answer.rcode}"]
+    parts = [f"{answer.name}: {', '.join(answer.addresses) or answer.rcode}"]
     if answer.aliases:
-        words.append(f"by the alias {', '.join(answer.aliases)}")
+        parts.append(f"by the alias {', '.join(answer.aliases)}")
     record = answer.record or next((one.record for one in expected if one.name == answer.name), "")
     if record and answer.rcode == NOERROR:
-        words.append(f"from {record}")
+        parts.append(f"from {record}")
     if answer.server:
         took = f" after {answer.milliseconds:g} ms" if answer.milliseconds is not None else ""
-        words.append(f"answered by {answer.server}{took}")
-    return "; ".join(words)
+        parts.append(f"answered by {answer.server}{took}")
+    return "; ".join(parts)
 
 
 def service_step(
@@ -149,7 +149,7 @@ def route_step(
     """`routes`: (place, address, route) of each part of the way."""
     state = State.FAILED if death is not None and death.step == StepName.ROUTE else State.OK
     lines = [_route_line(*one) for one in routes]
-    missing = [f"{place} has no route to {address}" for place, address, found in routes if found is None]
+    missing = [f"{where} has no route to {address}" for where, address, found in routes if found is None]
     if missing:
         return Step(name=StepName.ROUTE, text="; ".join(missing), state=State.FAILED, evidence=tuple(lines))
     if not routes:
@@ -158,11 +158,11 @@ def route_step(
     return Step(name=StepName.ROUTE, text="; ".join(lines), state=state, evidence=tuple(unread))
 
 
-def _route_line(place: str, address: str, found: RouteFound | None) -> str:
+def _route_line(where: str, address: str, found: RouteFound | None) -> str:
     if found is None:
-        return f"{place}: no route to {address}"
+        return f"{where}: no route to {address}"
     gateway = "" if found.is_on_link else " through a gateway"
-    return f"{place} sends to {address} on {found.interface}{gateway}, from {found.source}"
+    return f"{where} sends to {address} on {found.interface}{gateway}, from {found.source}"
 
 
 def pod_step(seen: Observation, death: Death | None) -> Step:
@@ -225,14 +225,14 @@ def _journey_lines(journey: Journey, interfaces: Mapping[int, str]) -> Iterator[
 
 def _packet_line(node: str, packet: PacketPath, interfaces: Mapping[int, str]) -> str:
     first = packet.first
-    words = [
+    parts = [
         f"{node}: {'reply' if packet.is_reply else 'packet'} {endpoint(first.source, first.source_port)} -> "
         f"{endpoint(first.destination, first.destination_port)}"
     ]
     for text, index in zip(("in by", "out by"), packet.interfaces, strict=True):
         if index:
-            words.append(f"{text} {interfaces.get(index, index)}")
-    words += translations(packet)
+            parts.append(f"{text} {interfaces.get(index, index)}")
+    parts += translations(packet)
     if packet.end is not None:
-        words.append(f"{packet.end.verdict} by {packet.end.chain}")
-    return ", ".join(words)
+        parts.append(f"{packet.end.verdict} by {packet.end.chain}")
+    return ", ".join(parts)

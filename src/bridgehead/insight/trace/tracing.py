@@ -1,7 +1,7 @@
 """Traces one connection: reads what the way consists of, makes the connection, follows it, and reports.
 
-`trace` is the whole of it. All decisions are in the pure modules of this package; here, and in `connection.py`, are the
-reads, and what becomes of parts that cannot be looked at.
+`trace` is the whole of it. All decisions are in modules without I/O; here, and in `connection.py`, are the reads, and
+the treatment of parts that cannot be looked at.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .context import Context, Request
 from .destination import NoDestination, PortMissing, find_destination, name_to_resolve, namespaces_of
 from .judgment import StepName
 from .name_resolution import DnsAnswer, difference, expected_resolution
-from .origins import choose_place
+from .origins import choose_source
 from .report import Report, State, Step
 from .target import OriginKind, TargetKind
 
@@ -30,13 +30,13 @@ async def trace(client: ApiClient, namespaces: NetworkNamespaces, request: Reque
     own = (request.origin.namespace if request.origin is not None else "") or request.namespace
     needed = {own, *namespaces_of(request.target, own, _DOMAIN)}
     state = await read_cluster(client, next(iter(needed)) if len(needed) == 1 else "")
-    place = choose_place(request.origin, request.namespace, state)
-    context = Context(state=state, namespaces=namespaces, request=request, place=place)
+    source = choose_source(request.origin, request.namespace, state)
+    context = Context(state=state, namespaces=namespaces, request=request, source=source)
     origin = await _enter_origin(context)
     answers = await _resolve(context, origin)
     try:
         destination = find_destination(
-            request.target, place.origin.kind, place.namespace, request.protocol, state, answers
+            request.target, source.origin.kind, source.namespace, request.protocol, state, answers
         )
     except PortMissing:
         raise
@@ -49,7 +49,7 @@ async def trace(client: ApiClient, namespaces: NetworkNamespaces, request: Reque
 
 
 async def _enter_origin(context: Context) -> NetworkNamespace | None:
-    where = context.place.origin
+    where = context.source.origin
     try:
         if where.kind is OriginKind.POD:
             return await context.namespaces.pod(ObjectKey(where.namespace, where.name))
@@ -63,11 +63,11 @@ async def _enter_origin(context: Context) -> NetworkNamespace | None:
 
 async def _resolve(context: Context, origin: NetworkNamespace | None) -> tuple[DnsAnswer, ...]:
     """Return the answers to the target's name, real ones if possible; () for a target that needs no name."""
-    target, place = context.request.target, context.place
-    name = name_to_resolve(target, place.namespace)
-    if not name or (place.origin.kind is not OriginKind.POD and target.kind is TargetKind.SERVICE):
+    target, source = context.request.target, context.source
+    name = name_to_resolve(target, source.namespace)
+    if not name or (source.origin.kind is not OriginKind.POD and target.kind is TargetKind.SERVICE):
         return ()
-    resolver = await find_resolver(origin, place.pod, context.state)
+    resolver = await find_resolver(origin, source.pod, context.state)
     expected = expected_resolution(name, resolver, context.state)
     asked, why_not = await ask(origin, name, resolver)
     differs = difference(expected, asked)
