@@ -128,11 +128,15 @@ def find_death(seen: Observation) -> Death | None:
         return Death(
             StepName.RULES, f"{seen.node or 'the node'} {seen.expectation.fate} it: {seen.expectation.because}"
         )
-    if seen.probe.outcome is Outcome.SENT and seen.mode == _USERSPACE:
+    if seen.listens and not any(seen.listens.values()):
+        return Death(StepName.POD, f"no process listens on {seen.protocol} at {', '.join(sorted(seen.listens))}")
+    if seen.probe.outcome is Outcome.SENT and (_is_relayed(seen) or not seen.watched):
         return None
-    if seen.watched and not any(one.request for one in seen.journeys if one.node == seen.node):
+    if _was_lost_before(seen):
         return Death(StepName.ROUTE, f"no packet of it reached {seen.node or 'a node'}: {_outcome(seen.probe)}")
-    return Death(StepName.RULES, f"{seen.node or 'the node'} did not translate it: {_outcome(seen.probe)}")
+    if seen.watched:
+        return Death(StepName.RULES, f"{seen.node or 'the node'} did not translate it: {_outcome(seen.probe)}")
+    return Death(StepName.CONNECTION, f"{_outcome(seen.probe)}; it could not be followed at any node")
 
 
 def _is_relayed(seen: Observation) -> bool:
@@ -210,7 +214,7 @@ def _fate_differences(seen: Observation) -> Iterator[str]:
             return
         if seen.translated_to is not None:
             yield from _choice_differences(seen, seen.translated_to)
-        elif probe.outcome is not Outcome.SENT and not _was_lost_before(seen):
+        elif probe.outcome is not Outcome.SENT and seen.watched and not _was_lost_before(seen):
             yield f"{where} should have sent it to a backend, but did not translate it: {_outcome(probe)}"
     elif expectation.fate in (Fate.REJECTED, Fate.DROPPED):
         if probe.has_succeeded:

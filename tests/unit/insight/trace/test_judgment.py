@@ -96,6 +96,12 @@ UNANSWERED = TrackedFlow(POD, (CLIENT, 61234), has_reply=False)
         (observation(REFUSED, UNTRANSLATED, tracked=None), StepName.POD, "10.96.0.10:80 refused it"),
         (observation(Outcome.CLOSED, mode="userspace"), StepName.POD, "reached no backend"),
         (observation(REFUSED, mode="userspace", listens={"a:1": False}), StepName.POD, "no process listens on tcp"),
+        (observation(TIMED_OUT, tracked=None, watched=()), StepName.CONNECTION, "could not be followed at any node"),
+        (
+            observation(TIMED_OUT, tracked=None, watched=(), listens={"10.244.2.7:8080": False}),
+            StepName.POD,
+            "no process listens on tcp at 10.244.2.7:8080",
+        ),
         (observation(None, REJECTED), StepName.RULES, "it should be rejected"),
         (observation(None, listens={"10.244.2.7:8080": False}), StepName.POD, "no backend has a process"),
     ],
@@ -139,6 +145,11 @@ def test_a_connection_that_was_not_made():
 def test_differences_between_the_objects_and_the_kernel(seen, text):
     (found,) = differences(seen)
     assert re.search(text, found)
+
+
+def test_no_difference_of_a_kernel_that_could_not_be_looked_at():
+    for outcome in (Outcome.CONNECTED, REFUSED):
+        assert differences(observation(outcome, tracked=None, watched=())) == ()
 
 
 @pytest.mark.parametrize("expectation", [UNKNOWN, UNTRANSLATED])
