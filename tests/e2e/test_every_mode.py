@@ -12,6 +12,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -447,3 +448,36 @@ def test_commands_explain_rules_and_connections(web: Web) -> None:
         "userspace",
     }
     assert all(one["services"] == [name] for one in differences)
+
+
+def test_w50_a_connection_is_traced_to_its_pod_or_to_the_step_where_it_dies(web: Web) -> None:
+    web.publish("traced")
+    web.publish("deaf", ports=[{"port": 80, "targetPort": 81}])
+    web.publish("empty", endpoints=0, selector={"app": "nobody"})
+    for name in ("traced", "deaf", "empty"):
+        web.ns.programmed(name)
+    pods = {pod["status"]["podIP"]: f"{web.ns.name}/{pod['metadata']['name']}" for pod in web.ns.pods("app=myweb")}
+
+    def trace(target: str) -> tuple[dict[str, Any], int]:
+        done = web.lab.command("trace", "--from", "pod/client", target, "-n", web.ns.name, "-o", "json")
+        assert done.stdout, done.stderr
+        return json.loads(done.stdout), done.returncode
+
+    report, code = trace("traced")
+    assert (report["works"], code, report["differences"]) == (True, 0, []), report
+    steps = {step["name"]: step for step in report["steps"]}
+    assert steps["name"]["text"].startswith(f"traced means traced.{web.ns.name}.svc.cluster.local")
+    assert f"in mode {web.mode}" in steps["rules"]["text"]
+    assert {one["pod"] for one in report["backends"]} == set(pods.values())
+    if not web.hides_the_client:
+        assert report["seen"]["pod"] in pods.values()
+        assert report["seen"]["client"] == web.ns.get("pods", "client")["status"]["podIP"]
+        evidence = "\n".join(steps["connection"]["evidence"])
+        assert f"-> {report['seen']['backend']}" in evidence
+
+    report, code = trace("deaf")
+    assert (report["works"], code) == (False, 1)
+    assert report["verdict"].startswith("Dies at the step pod: no process"), report["verdict"]
+    report, code = trace("empty")
+    assert (report["works"], code) == (False, 1)
+    assert report["verdict"].startswith("Dies at the step rules: the Service has no ready endpoint"), report["verdict"]

@@ -1,4 +1,7 @@
-"""`bridgehead trace` in a lab: connections that work, that die, and half a view of the cluster."""
+"""`bridgehead trace` in a lab: origins, targets, errors, and half a view of the cluster.
+
+Connections in each mode are in `test_every_mode.py`.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,6 @@ from bridgehead.insight.trace.context import Request
 from bridgehead.insight.trace.target import parse_origin, parse_target
 from bridgehead.insight.trace.tracing import trace
 
-from . import proxy_modes
 from .conftest import Lab, Namespace
 
 OBJECTS = """
@@ -37,16 +39,6 @@ apiVersion: v1
 kind: Service
 metadata: {name: web}
 spec: {type: NodePort, selector: {app: web}, ports: [{port: 80, targetPort: 8080}]}
----
-apiVersion: v1
-kind: Service
-metadata: {name: deaf}
-spec: {selector: {app: web}, ports: [{port: 80, targetPort: 81}]}
----
-apiVersion: v1
-kind: Service
-metadata: {name: empty}
-spec: {selector: {app: nobody}, ports: [{port: 80}]}
 """
 
 
@@ -54,8 +46,7 @@ spec: {selector: {app: nobody}, ports: [{port: 80}]}
 def traced(lab: Lab, ns: Namespace) -> Namespace:
     ns.apply(OBJECTS)
     ns.ready("web", "client")
-    for name in ("web", "deaf", "empty"):
-        ns.programmed(name)
+    ns.programmed("web")
     return ns
 
 
@@ -63,41 +54,6 @@ def run(ns: Namespace, *arguments: str) -> tuple[dict[str, Any], int]:
     done = ns.lab.command("trace", *arguments, "-n", ns.name, "-o", "json")
     assert done.stdout, done.stderr
     return json.loads(done.stdout), done.returncode
-
-
-def step(report: dict[str, Any], name: str) -> dict[str, Any]:
-    return next(one for one in report["steps"] if one["name"] == name)
-
-
-def check_mode(ns: Namespace, mode: str) -> None:
-    pod = ns.get("pods", "web")["status"]["podIP"]
-    report, code = run(ns, "--from", "pod/client", "web")
-    assert (report["works"], code) == (True, 0), report
-    assert report["differences"] == []
-    assert step(report, "name")["text"].startswith(f"web means web.{ns.name}.svc.cluster.local")
-    assert [one["address"] for one in report["backends"]] == [f"{pod}:8080"]
-    assert f"in mode {mode}" in step(report, "rules")["text"]
-    assert report["backends"][0]["pod"] == f"{ns.name}/web"
-    assert report["seen"]["backend"] == f"{pod}:8080"
-    if mode not in proxy_modes.HIDES_THE_CLIENT:
-        assert report["seen"]["client"] == ns.get("pods", "client")["status"]["podIP"]
-        evidence = "\n".join(step(report, "connection")["evidence"])
-        assert f"-> {pod}:8080" in evidence
-        assert "node2: packet" in evidence
-
-    report, code = run(ns, "--from", "pod/client", "deaf")
-    assert code == 1
-    assert report["verdict"].startswith("Dies at the step pod: no process")
-    report, code = run(ns, "--from", "pod/client", "empty")
-    assert code == 1
-    assert report["verdict"].startswith("Dies at the step rules: the Service has no ready endpoint")
-
-
-def test_connections_in_each_mode(changeable_lab: Lab, traced: Namespace) -> None:
-    """W50."""
-    for mode in proxy_modes.MODES:
-        proxy_modes.configure(traced.lab, mode)
-        check_mode(traced, mode)
 
 
 def test_origins_targets_and_errors(lab: Lab, traced: Namespace) -> None:
