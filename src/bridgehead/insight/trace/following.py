@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
 
 from bridgehead.insight.network_namespaces import NetworkNamespace, NotEntered, OnlyPrograms
 from bridgehead.network.flow_trace import Flow
@@ -36,8 +37,18 @@ class Followed:
     problems: list[str] = field(default_factory=list)
 
 
+_known: WeakKeyDictionary[NetworkNamespace, bool] = WeakKeyDictionary()
+
+
 async def only_programs(namespace: NetworkNamespace) -> bool:
-    """Return whether only programs can run in a namespace."""
+    """Return whether only programs can run in a namespace. A namespace is asked once."""
+    found = _known.get(namespace)
+    if found is None:
+        found = _known[namespace] = await _only_programs(namespace)
+    return found
+
+
+async def _only_programs(namespace: NetworkNamespace) -> bool:
     try:
         await namespace.call(os.path.exists, "/", seconds=CALL_SECONDS)
     except OnlyPrograms:
