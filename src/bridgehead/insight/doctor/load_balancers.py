@@ -140,7 +140,7 @@ def _pending(view: ServiceView, cause: str, message: str) -> Finding:
 def _unannounced(view: ServiceView, reason: str, message: str) -> Iterator[Finding]:
     yield view.finding(
         "LoadBalancerNotAnnounced",
-        f"No node announces the address {names_of(assigned_addresses(view.service))}: {message}",
+        f"Clients do not reach {names_of(assigned_addresses(view.service))}: {message}",
         fix=kubectl("", "get", "l2advertisements,bgpadvertisements", "-A"),
         evidence=[f"condition {CONDITION}: {reason}"],
     )
