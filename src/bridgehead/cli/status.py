@@ -1,4 +1,4 @@
-"""Show the clusters on this machine, and of each running one its nodes and parts.
+"""Show the clusters on this machine, and of each running one its nodes and parts, and how many Services do not work.
 
 Exits 1 when the named cluster does not run, or no cluster runs.
 """
@@ -15,12 +15,13 @@ import typer
 
 from bridgehead.lab import state_directories
 from bridgehead.lab.errors import NotRunning
-from bridgehead.lab.plan import LabFiles, PartStatus
+from bridgehead.lab.plan import LabConfig, LabFiles, PartStatus
 
 from .lab_options import DEFAULT_NAME, StateDir, options_of, own_command, reporting_errors
 from .tables import columns
 
 _API_SECONDS = 30  # generous, for a busy machine
+_MOST_NAMES = 3  # of Services in trouble
 
 
 def command(
@@ -55,22 +56,28 @@ def _describe(files: LabFiles) -> str:
         + (", a DNS on each node" if lab.config.node_dns else "")
         + ("" if lab.config.balancer else ", without a load balancer")
     )
-    return f"{first}\n{asyncio.run(_nodes(files, lab.config.context))}{_parts(state_directories.read_parts(files))}"
+    return f"{first}\n{asyncio.run(_cluster(files, lab.config))}{_parts(state_directories.read_parts(files))}"
 
 
-async def _nodes(files: LabFiles, context: str) -> str:
-    """Return the table of nodes, and the problems of their proxies. The context is always the lab's own."""
+async def _cluster(files: LabFiles, config: LabConfig) -> str:
+    """Return the table of nodes, the problems of their proxies and the Services in trouble. The context is always the
+    lab's own."""
     from bridgehead.client import ApiClient, load_kubeconfig
     from bridgehead.client.errors import ApiError, ClientError
     from bridgehead.insight.proxies import proxy_states
+    from bridgehead.insight.troubled_services import find_troubled_services
     from bridgehead.objects import progress
     from bridgehead.objects.kinds import LEASES, NODES, PODS
 
     try:
-        async with ApiClient(load_kubeconfig(files.kubeconfig, context)) as client, asyncio.timeout(_API_SECONDS):
+        async with (
+            ApiClient(load_kubeconfig(files.kubeconfig, config.context)) as client,
+            asyncio.timeout(_API_SECONDS),
+        ):
             nodes = (await client.list(NODES)).items
             pods = (await client.list(PODS)).items
             leases = (await client.list(LEASES, progress.NAMESPACE, label_selector=progress.SELECTOR)).items
+            troubled = [str(key) for key in await find_troubled_services(client)]
     except TimeoutError:
         return f"The API server does not answer within {_API_SECONDS} s.\n"
     except (ApiError, ClientError) as error:
@@ -91,7 +98,20 @@ async def _nodes(files: LabFiles, context: str) -> str:
         if state.problem:
             problems.setdefault(state.problem, []).append(node)
     texts = (f"{', '.join(names)}: the service proxy {problem}\n" for problem, names in problems.items())
-    return columns([("NODE", "STATUS", "ADDRESS", "PODS", "PROXY MODE"), *rows]) + "".join(texts)
+    return (
+        columns([("NODE", "STATUS", "ADDRESS", "PODS", "PROXY MODE"), *rows])
+        + "".join(texts)
+        + _describe_troubled(config.name, troubled)
+    )
+
+
+def _describe_troubled(lab: str, services: Sequence[str]) -> str:
+    if not services:
+        return ""
+    more = f" and {len(services) - _MOST_NAMES} more" if len(services) > _MOST_NAMES else ""
+    names = ", ".join(services[:_MOST_NAMES]) + more
+    doctor = f"{own_command()} doctor{options_of(lab, None)}"
+    return f"Services in trouble: {len(services)} ({names}); `{doctor}` explains them\n"
 
 
 def _parts(parts: Sequence[PartStatus]) -> str:

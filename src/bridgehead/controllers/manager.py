@@ -24,6 +24,7 @@ from bridgehead.objects.kinds import LEASES
 from bridgehead.objects.storage import HOST_PATH_PROVISIONER
 from bridgehead.suggestions import did_you_mean
 
+from .endpoints.service_troubles import COMPONENT as SERVICE_WARNINGS
 from .nodes.watch_clock import WatchClock, monitor_period
 from .shared import Informers
 
@@ -64,7 +65,8 @@ class Settings:
     cluster_signing_seconds: float = 365 * 24 * 3600.0
 
 
-# Names are those of kube-controller-manager's `--controllers`. The garbage collector comes last: it shares the
+# Names are those of kube-controller-manager's `--controllers`, but for host-path-provisioner and
+# service-warnings-controller, which it does not have. The garbage collector comes last: it shares the
 # informers of other controllers, and keeps only the metadata of all other kinds.
 CONTROLLERS: dict[str, Entry] = {
     "scheduler": Entry("scheduling.scheduler", "Scheduler", "default-scheduler"),
@@ -103,6 +105,9 @@ CONTROLLERS: dict[str, Entry] = {
     ),
     "endpointslice-mirroring-controller": Entry(
         "endpoints.mirroring", "EndpointSliceMirroringController", "endpoint-slice-mirroring-controller"
+    ),
+    "service-warnings-controller": Entry(
+        "endpoints.service_warnings_controller", "ServiceWarningsController", SERVICE_WARNINGS
     ),
     "node-lifecycle-controller": Entry(
         "nodes.node_lifecycle_controller",

@@ -7,6 +7,7 @@ remote_namespaces   those of any cluster, entered by `exec` into pods
 findings    causes for which something does not work
 programmed  whether every node's kernel has a Service's present state; `waiting` waits for it
 proxies     the mode and the problems of each node's proxy
+troubled_services  Services whose Events or status show that they do not work
 speakers    the status pages of the load-balancer speakers
 expectations  the Frontends that a node's kernel should have
 doctor      causes for which Services do not work: the catalogue, the checks, the diagnosis

@@ -1,8 +1,9 @@
-"""Controllers for Endpoints and EndpointSlices.
+"""Controllers for Endpoints and EndpointSlices, and for Events of Services that cannot work.
 
 - Controllers: `endpoints_controller` (with `subsets`), `endpointslice_controller` and `mirroring` (with `slice_plan`,
   `slice_cache`, `slice_writer`).
 - Zone hints: `zone_hints`, with the CPUs of each zone from `topology`.
+- Events of Services in trouble: `service_warnings_controller`, `service_troubles`.
 - Pods of a Service: `service_pods`, `memberships`, `endpoint_pods`.
 - Time of writes: `pace`, `trigger_times`.
 """

@@ -54,14 +54,15 @@ def resolve_port(pod: Pod, port: ServicePort) -> int | None:
     return next(
         (
             candidate.container_port
-            for candidate in _container_ports(pod)
+            for candidate in container_ports(pod)
             if candidate.name == port.target_port and candidate.protocol == port.protocol
         ),
         None,
     )
 
 
-def _container_ports(pod: Pod) -> Iterator[ContainerPort]:
+def container_ports(pod: Pod) -> Iterator[ContainerPort]:
+    """Return the ports of containers that run beside each other: not those of ordinary init containers."""
     for container in pod.spec.containers:
         yield from container.ports
     for container in pod.spec.init_containers:

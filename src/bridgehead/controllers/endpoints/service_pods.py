@@ -6,7 +6,7 @@ notification: a pod without an address, a container's restart count, a Service's
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from bridgehead.controllers.shared import Informers
 from bridgehead.objects.core import Pod, Service
@@ -27,6 +27,7 @@ class ServicePods:
     def __init__(self, informers: Informers) -> None:
         self._memberships = Memberships()
         self._listeners: list[Listener] = []
+        self._selection_listeners: list[Callable[[ObjectKey], None]] = []
         self._pods = informers.get(PODS)
         informers.get(SERVICES).on_change(self._service_changed)
         self._pods.on_change(self._pod_changed)
@@ -38,6 +39,17 @@ class ServicePods:
         others.
         """
         self._listeners.append(listener)
+
+    def on_selection(self, listener: Callable[[ObjectKey], None]) -> None:
+        """Call `listener(service)` when a pod is selected or not any more, or has finished, even without addresses."""
+        self._selection_listeners.append(listener)
+
+    def unfinished(self, service: ObjectKey) -> Iterator[Pod]:
+        """Return the pods that the Service selects, without those that have finished, in any order."""
+        for key in self._memberships.pods_of(service):
+            pod = self._pods.get(key)
+            if pod is not None and not pod.is_finished:
+                yield pod
 
     def of(self, service: ObjectKey) -> list[Pod]:
         """Return the pods that the Service selects, sorted by name."""
@@ -65,6 +77,10 @@ class ServicePods:
         if old is None or new is None or old.metadata.labels != new.metadata.labels:
             self._memberships.set_pod(pod.key, new.metadata.labels if new is not None else None)
         after = self._memberships.services_of(pod.key)
+        has_finished = old is not None and new is not None and old.is_finished != new.is_finished
+        for service in before | after if has_finished else before ^ after:
+            for on_selection in self._selection_listeners:
+                on_selection(service)
         contributed, contributes = _contribution(old), _contribution(new)
         if contributed != contributes:
             self._notify(before | after, urgent=_serves(old))
