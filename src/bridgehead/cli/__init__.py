@@ -28,6 +28,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "exec": ("Cluster on this machine", "Run a command in the cluster's network, or on one of its nodes."),
     "shell": ("Cluster on this machine", "Open a shell in the cluster's network, or on one of its nodes."),
     "logs": ("Cluster on this machine", "Show the logs of the cluster's own parts."),
+    "tour": ("Cluster on this machine", "Go through the lessons of Services, step by step."),
     "image": ("Cluster on this machine", "List, pull, load, save, remove and build images."),
     "backup": ("Cluster on this machine", "Write a backup of the cluster's objects, also while it runs."),
     "restore": ("Cluster on this machine", "Replace a stopped cluster's objects by those of a backup."),

@@ -8,6 +8,7 @@ findings    causes for which something does not work
 programmed  whether every node's kernel has a Service's present state; `waiting` waits for it
 proxies     the mode and the problems of each node's proxy
 troubled_services  Services whose Events or status show that they do not work
+tour        the lessons of `bridgehead tour`, as data
 speakers    the status pages of the load-balancer speakers
 expectations  the Frontends that a node's kernel should have
 doctor      causes for which Services do not work: the catalogue, the checks, the diagnosis
