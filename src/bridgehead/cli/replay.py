@@ -1,8 +1,8 @@
 """Rebuild the Services of a recording in a cluster of its own, and compare what the nodes' proxies program.
 
-The cluster has a node for each recorded one, up to --nodes. Services get their own cluster IPs, EndpointSlices are
-those that were recorded, and changes come at their recorded times. Pods are objects with their recorded status and
-never run, so no connection reaches their addresses. At the end, the Frontends of each node, and the
+The cluster has a node for each recorded one, up to --nodes, and the recorded proxy mode. Services get their own cluster
+IPs, and changes come at their recorded times. Pods are played by stand-ins, which answer on their ports with the pod's
+name and are ready as recorded; nothing of the recorded containers runs. At the end, the Frontends of each node, and the
 rules in its kernel, are compared with those of the recording: exit code 0 if they are the same, 1 if not. The cluster
 keeps running.
 
@@ -36,18 +36,18 @@ from .lab_options import StateDir, options_of, own_command, reporting_errors
 from .parsing import path
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from bridgehead.insight.network_namespaces import NetworkNamespaces
     from bridgehead.insight.recording.format import Recording
-    from bridgehead.insight.recording.rebuilding import Plan
+    from bridgehead.insight.recording.rebuilding import Plan, State
     from bridgehead.lab.plan import LabConfig, LabFiles
-
-    from .replay_writer import ReplayWriter
+    from bridgehead.objects.core import Node
 
 _NAME = "replay"
 _OWN_SERVICES = {ObjectKey("default", "kubernetes"), ObjectKey("kube-system", "kube-dns")}  # of every lab
 _MOST_LINES = 20  # differences of one node
+_MOST_PODS = 500
 
 
 def command(
@@ -56,6 +56,10 @@ def command(
         str, typer.Option(help="Speed of the changes: a factor, or `max` for no pauses.", metavar="NUMBER|max")
     ] = "1",
     nodes: Annotated[int, typer.Option(min=1, max=MAX_NODES, help="Largest number of nodes.")] = 5,
+    pods: Annotated[
+        int,
+        typer.Option(min=0, max=_MOST_PODS, help="Largest number of pods that run; others are objects only."),
+    ] = 100,
     name: Annotated[
         str, typer.Option("--name", help="Name of the lab, which must be new or have no Services.")
     ] = _NAME,
@@ -79,7 +83,7 @@ def command(
     cluster = choose_cluster("replay", files.kubeconfig, None, None)
     with reporting_failures("replay", ClientError, TooLarge, _NotEmpty):
         try:
-            is_same = asyncio.run(_replay(cluster, config, recording, factor))
+            is_same = asyncio.run(_replay(cluster, config, recording, factor, pods))
         except KeyboardInterrupt:
             raise typer.Exit(130) from None
     own, options = own_command(), options_of(name, state_dir)
@@ -112,7 +116,8 @@ def _running_lab(files: LabFiles, name: str, state_dir: Path | None, nodes: int)
     except NotRunning:
         pass
     # A new lab is deleted by `down`; one that has a state is started as it was.
-    new = () if files.config.exists() else ("--ephemeral", "--nodes", str(nodes), "--no-balancer")
+    # Offline: stand-ins are of this program, and nothing is pulled.
+    new = () if files.config.exists() else ("--ephemeral", "--nodes", str(nodes), "--no-balancer", "--offline")
     directory = ("--state-dir", str(state_dir)) if state_dir else ()
     # A process of its own: the lab's first process is a fork of it, which must not keep the recording in memory.
     paths = [os.path.abspath(each) for each in sys.path if each]
@@ -124,11 +129,15 @@ def _running_lab(files: LabFiles, name: str, state_dir: Path | None, nodes: int)
     return state_directories.read_running(files).config
 
 
-async def _replay(cluster: Cluster, config: LabConfig, recording: Recording, speed: float | None) -> bool:
+async def _replay(
+    cluster: Cluster, config: LabConfig, recording: Recording, speed: float | None, most_pods: int
+) -> bool:
     """Rebuild the recording and print how the replay differs. Returns whether it does not."""
+    from bridgehead.insight.recording.comparison import recorded_mode
     from bridgehead.insight.recording.rebuilding import plan_replay
     from bridgehead.objects.kinds import NODES, SERVICES
 
+    from .replay_mode import set_proxy_mode
     from .replay_writer import ReplayWriter
 
     async with cluster.connect("bridgehead-replay") as (client, namespaces):
@@ -137,18 +146,24 @@ async def _replay(cluster: Cluster, config: LabConfig, recording: Recording, spe
             raise _NotEmpty(f'the lab "{config.name}" has the Service {foreign[0]}: --name chooses another lab')
         names = sorted((n.metadata.name for n in (await client.list(NODES)).items), key=lambda n: (len(n), n))
         occupied = [cidr for each in config.ranges for cidr in (each.fabric, each.pods, each.services)]
-        plan = plan_replay(recording, names, existing, occupied)
+        plan = plan_replay(recording, names, existing, occupied, most_pods)
         _report_begin(recording, plan, config.name)
+        mode = recorded_mode(recording)
+        if mode is not None and await set_proxy_mode(client, mode):
+            sys.stdout.write(f"the nodes' proxies are set to mode {mode}, as recorded\n")
         writer = ReplayWriter(client, plan, speed)
         await writer.write()
+        unsettled = await writer.wait_settled()
         lacking = await writer.wait_programmed()
         lines = [f"{key}: the lab chose its {what}" for key, what in sorted(writer.written.moved.items())]
         lines += [f"left out {what}: {why}" for what, why in sorted(writer.written.refused.items())]
+        lines += _shortened(unsettled)
         lines += [f"not programmed: {each}" for each in lacking]
         sys.stdout.write("".join(f"{line}\n" for line in lines))
-        is_same = await _compare_frontends(writer, plan)
+        state, nodes, addresses = await writer.read_state()
+        is_same = _compare_frontends(plan, state, nodes, writer.written.moved)
         ignored = {*map(str, existing), *writer.written.moved}
-        is_same &= await _compare_kernels(recording, plan, namespaces, ignored)
+        is_same &= await _compare_kernels(recording, plan, namespaces, ignored, addresses)
         return is_same and not lacking
 
 
@@ -157,21 +172,28 @@ def _report_begin(recording: Recording, plan: Plan, lab: str) -> None:
     sys.stderr.flush()
     for recorded, node in plan.nodes.items():
         sys.stdout.write(f"{node} is the recording's {recorded}\n")
+    if plan.objects_only:
+        sys.stdout.write(
+            f"{plan.objects_only} pods are objects only (--pods, --nodes): connections do not reach them\n"
+        )
+    sys.stdout.flush()
 
 
-async def _compare_frontends(writer: ReplayWriter, plan: Plan) -> bool:
-    """Print for each node whether its Frontends are those of the recording. Returns whether all are."""
+def _compare_frontends(plan: Plan, state: State, nodes: Iterable[Node], moved: Collection[str]) -> bool:
+    """Print for each node whether its Frontends are those of the recording. Returns whether all are.
+
+    `moved`: Services for which the lab chose addresses or ports.
+    """
     from bridgehead.insight.recording.comparison import differences, frontends_of
-    from bridgehead.insight.recording.rebuilding import final_state
+    from bridgehead.insight.recording.rebuilding import State
 
-    wanted = final_state(plan)
-    found, nodes = await writer.read_state(wanted)
-    for key, service in found.services.items():
-        if str(key) in writer.written.moved:
-            wanted.services[key] = service
+    services = {
+        key: state.services.get(key, each) if str(key) in moved else each for key, each in plan.final.services.items()
+    }
+    wanted = State(services, plan.final.slices)
     is_same = True
     for node in sorted(nodes, key=lambda each: (len(each.metadata.name), each.metadata.name)):
-        recorded, replayed = frontends_of(wanted, node), frontends_of(found, node)
+        recorded, replayed = frontends_of(wanted, node), frontends_of(state, node)
         lines = list(differences(recorded, replayed))
         _report(node.metadata.name, f"{len(replayed)} Frontends", lines)
         is_same &= not lines
@@ -179,9 +201,16 @@ async def _compare_frontends(writer: ReplayWriter, plan: Plan) -> bool:
 
 
 async def _compare_kernels(
-    recording: Recording, plan: Plan, namespaces: NetworkNamespaces, ignored: Collection[str]
+    recording: Recording,
+    plan: Plan,
+    namespaces: NetworkNamespaces,
+    ignored: Collection[str],
+    addresses: Mapping[str, str],
 ) -> bool:
-    """Print for each node whether its kernel has the recorded rules. Returns whether no rules differ."""
+    """Print for each node whether its kernel has the recorded rules. Returns whether no rules differ.
+
+    `ignored`: Services. `addresses`: address in the lab -> recorded one.
+    """
     from bridgehead.insight.facts.network_reading import read_network
     from bridgehead.insight.facts.network_state import RULES
     from bridgehead.insight.network_namespaces import NotEntered
@@ -198,7 +227,7 @@ async def _compare_kernels(
         except NotEntered as error:
             sys.stdout.write(f"{node}: could not look at its kernel: {error}\n")
             continue
-        result = compare_kernels(states[recorded], state, ignored)
+        result = compare_kernels(states[recorded], state, ignored, addresses)
         if result.why_not:
             sys.stdout.write(f"{node}: kernels were not compared: {result.why_not}\n")
             continue
@@ -212,6 +241,9 @@ def _report(node: str, what: str, differences: Sequence[str]) -> None:
         sys.stdout.write(f"{node}: {what}, as recorded\n")
         return
     sys.stdout.write(f"{node}: {what}, but not as recorded ({len(differences)})\n")
-    sys.stdout.write("".join(f"  {line}\n" for line in differences[:_MOST_LINES]))
-    if len(differences) > _MOST_LINES:
-        sys.stdout.write(f"  and {len(differences) - _MOST_LINES} others\n")
+    sys.stdout.write("".join(f"  {line}\n" for line in _shortened(differences)))
+
+
+def _shortened(lines: Sequence[str]) -> list[str]:
+    others = [f"and {len(lines) - _MOST_LINES} others"] if len(lines) > _MOST_LINES else []
+    return [*lines[:_MOST_LINES], *others]

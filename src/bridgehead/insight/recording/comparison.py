@@ -8,13 +8,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from bridgehead.insight.facts.network_state import RULES, NetworkState
 from bridgehead.insight.findings import printable
 from bridgehead.insight.rulesets.entries import KernelFrontend, RulesMode
 from bridgehead.insight.rulesets.reading import read_rules
 from bridgehead.objects.addresses import join_host_port
 from bridgehead.objects.core import Node
-from bridgehead.objects.endpoint_slices import EndpointSlice
+from bridgehead.objects.endpoint_slices import Endpoint, EndpointSlice
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.proxy.address_texts import AddressPort, Family
 from bridgehead.proxy.frontends import Frontend, FrontendKey, NodeFacts
@@ -72,6 +74,23 @@ def _difference(was: Frontend, now: Frontend) -> str:
     return f"the replay has another {', '.join(fields)}"
 
 
+def with_recorded_addresses(state: State, addresses: Mapping[str, str]) -> State:
+    """Return the state with the recorded addresses of endpoints. `addresses`: address in the lab -> recorded one."""
+    return State(
+        state.services,
+        {
+            key: replace(
+                slice_, endpoints=tuple(_with_recorded_addresses(each, addresses) for each in slice_.endpoints)
+            )
+            for key, slice_ in state.slices.items()
+        },
+    )
+
+
+def _with_recorded_addresses(endpoint: Endpoint, addresses: Mapping[str, str]) -> Endpoint:
+    return replace(endpoint, addresses=tuple(addresses.get(each, each) for each in endpoint.addresses))
+
+
 class KernelComparison(NamedTuple):
     """The rules of a node in the recording and in the replay.
 
@@ -93,9 +112,21 @@ def last_states(recording: Recording) -> Mapping[str, NetworkState]:
     }
 
 
-def compare_kernels(recorded: NetworkState, replayed: NetworkState, ignored: Collection[str]) -> KernelComparison:
-    """Compare the rules by destination and backends, whatever the modes. `ignored`: Services, `namespace/name`."""
-    (mode, was), (now_mode, now) = _served(recorded, ignored), _served(replayed, ignored)
+def recorded_mode(recording: Recording) -> RulesMode | None:
+    """Return the mode of the recorded proxies; None if it is unknown, or not the same on all nodes."""
+    modes = {read_rules(state).mode for state in last_states(recording).values()}
+    mode = modes.pop() if len(modes) == 1 else None
+    return RulesMode.NFTABLES if mode is RulesMode.KUBE_PROXY_NFTABLES else mode
+
+
+def compare_kernels(
+    recorded: NetworkState, replayed: NetworkState, ignored: Collection[str], addresses: Mapping[str, str]
+) -> KernelComparison:
+    """Compare the rules by destination and backends, whatever the modes.
+
+    `ignored`: Services, `namespace/name`. `addresses`: address of a backend in the lab -> recorded one.
+    """
+    (mode, was), (now_mode, now) = _served(recorded, ignored, {}), _served(replayed, ignored, addresses)
     for which, each in (("recording", mode), ("replay", now_mode)):
         if each is None:
             return KernelComparison(why_not=f"the {which} has no rules of a service proxy")
@@ -111,14 +142,26 @@ def compare_kernels(recorded: NetworkState, replayed: NetworkState, ignored: Col
 
 
 def _served(
-    state: NetworkState, ignored: Collection[str]
+    state: NetworkState, ignored: Collection[str], addresses: Mapping[str, str]
 ) -> tuple[RulesMode | None, Mapping[FrontendKey, KernelFrontend]]:
     """Return the mode in use, and the destinations of all Services but the ignored ones."""
     rules = read_rules(state)
     if rules.mode is None:
         return None, {}
     frontends = rules.frontends[rules.mode]
-    return rules.mode, {key: each for key, each in frontends.items() if each.service.rpartition(":")[0] not in ignored}
+
+    def recorded(backends: Iterable[AddressPort]) -> tuple[AddressPort, ...]:
+        return tuple((addresses.get(address, address), port) for address, port in backends)
+
+    return rules.mode, {
+        key: replace(
+            each,
+            backends=recorded(each.backends),
+            cluster_backends=None if each.cluster_backends is None else recorded(each.cluster_backends),
+        )
+        for key, each in frontends.items()
+        if each.service.rpartition(":")[0] not in ignored
+    }
 
 
 def _served_as(frontend: KernelFrontend | None) -> str:

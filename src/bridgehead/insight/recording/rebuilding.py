@@ -1,9 +1,9 @@
-"""The objects that a replay creates for a recording: those from which proxies program their nodes.
+"""The writes by which a replay rebuilds a recording.
 
-The author of a recording may be unknown, so nothing of it runs. Services have no selector, and their EndpointSlices are
-those that were recorded. Pods are objects with their recorded status, which no scheduler places; only names, labels,
-ports and status are taken from them. Of Services and EndpointSlices, only the fields below are taken. Pods of
-kube-system are left out, because the lab's own workloads there would adopt them.
+The author of a recording may be unknown, so nothing of it runs: `stand_ins` has what runs instead of its pods. A
+Service keeps its selector, and the lab's controllers write its EndpointSlices, if all its recorded endpoints have a
+stand-in. Otherwise it has no selector, and its EndpointSlices are those that were recorded, as are those of other
+controllers. Workloads are not rebuilt, because their controllers would make pods.
 
 Pure: no I/O, no clock, no randomness.
 """
@@ -11,59 +11,62 @@ Pure: no I/O, no clock, no randomness.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
+from bridgehead.controllers.endpoints import endpointslice_controller
 from bridgehead.objects.core import Service
-from bridgehead.objects.endpoint_slices import MANAGED_BY_LABEL, EndpointSlice
+from bridgehead.objects.endpoint_slices import MANAGED_BY_LABEL, SERVICE_NAME_LABEL, EndpointSlice
 from bridgehead.objects.kinds import ENDPOINT_SLICES, NODES, PODS, SERVICE_CIDRS, SERVICES, Kind
 from bridgehead.objects.meta import Object, ObjectKey
 
 from .format import ObjectEntry, Recording
+from .replayed_objects import (
+    MANAGER,
+    Json,
+    as_map,
+    endpoints_of,
+    node_body,
+    object_pod_body,
+    object_pod_status,
+    picked,
+    service_body,
+    service_cidr_body,
+    slice_body,
+    strings,
+)
+from .stand_ins import Holders, Numbered, StandIn, choose_stand_ins, is_recorded_ready, steps_of
 
-Json = dict[str, Any]
 T = TypeVar("T", bound=Object)
 
-MANAGER = "bridgehead-replay"
-SELECTOR_ANNOTATION = "bridgehead/recorded-selector"
-NODE_ANNOTATION = "bridgehead/recorded-node"
 MOST_OBJECTS = 20_000  # of one moment: more make no lab
 
 _SYSTEM = "kube-system"
-_MOST_CONTAINERS = 50
-_IMAGE = "registry.k8s.io/pause:3.10"
-_SERVICE_NAME = "kubernetes.io/service-name"
-_SERVICE_FIELDS = (
-    "type",
-    "clusterIP",
-    "clusterIPs",
-    "ipFamilies",
-    "ipFamilyPolicy",
-    "sessionAffinity",
-    "sessionAffinityConfig",
-    "externalTrafficPolicy",
-    "internalTrafficPolicy",
-    "trafficDistribution",
-    "externalIPs",
-    "externalName",
-    "loadBalancerIP",
-    "loadBalancerClass",
-    "loadBalancerSourceRanges",
-    "healthCheckNodePort",
-    "publishNotReadyAddresses",
-    "allocateLoadBalancerNodePorts",
-)
-_PORT_FIELDS = ("name", "protocol", "port", "nodePort", "appProtocol", "targetPort")
-_ENDPOINT_FIELDS = ("addresses", "conditions", "hostname", "zone", "hints")
-_CONDITION_FIELDS = ("type", "status", "reason")
-_NODE_LABELS = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
-_REPLAYED: dict[str, Kind[Any]] = {kind.name: kind for kind in (SERVICE_CIDRS, SERVICES, ENDPOINT_SLICES, PODS, NODES)}
+
+
+class NetworkPolicy(Object, frozen=True, kw_only=True):
+    """Only its metadata is read."""
+
+
+class Ingress(Object, frozen=True, kw_only=True):
+    """Only its metadata is read."""
+
+
+_NETWORK_POLICIES = Kind(NetworkPolicy, "networking.k8s.io", "v1", "networkpolicies")
+_INGRESSES = Kind(Ingress, "networking.k8s.io", "v1", "ingresses")
+_REPLAYED: dict[str, Kind[Any]] = {
+    kind.name: kind for kind in (SERVICE_CIDRS, SERVICES, ENDPOINT_SLICES, PODS, NODES, _NETWORK_POLICIES, _INGRESSES)
+}
 
 
 class Action(NamedTuple):
-    """A write of an object at a time of the recording. `body` None: its deletion. `status`: written on its own."""
+    """A write of an object at a time of the recording. `body` None: its deletion, `grace` seconds after the end begins.
+
+    `status`: written on its own, as a patch of that type. `pods`: the stand-ins of a slice's endpoints, whose
+    addresses replace the recorded ones; None: the recorded ones stay.
+    """
 
     at: float
     kind: Kind[Any]
@@ -71,174 +74,9 @@ class Action(NamedTuple):
     name: str
     body: Json | None = None
     status: Json | None = None
-
-
-class Plan(NamedTuple):
-    """`actions` in their order. `namespaces` are created before. `nodes`: recorded node -> node of the lab."""
-
-    actions: tuple[Action, ...]
-    namespaces: tuple[str, ...]
-    nodes: Mapping[str, str]
-
-
-class TooLarge(Exception):
-    """The recording has more objects than a lab can have."""
-
-
-def recorded_nodes(recording: Recording) -> tuple[str, ...]:
-    """Return the names of all nodes, sorted."""
-    return tuple(
-        sorted({e.object["metadata"]["name"] for e in _object_entries(recording) if e.object["kind"] == "Node"})
-    )
-
-
-def plan_replay(
-    recording: Recording, lab_nodes: Iterable[str], existing: Collection[ObjectKey], occupied: Iterable[str]
-) -> Plan:
-    """Return the writes that rebuild a recording. Raises TooLarge.
-
-    Nodes that the lab lacks keep their names, as nodes elsewhere. Services that the lab has already (`existing`) stay
-    as they are. ServiceCIDRs that overlap with `occupied` networks are left out.
-    """
-    nodes = dict(zip(recorded_nodes(recording), lab_nodes, strict=False))
-    networks = [ipaddress.ip_network(text) for text in occupied]
-    actions: list[Action] = []
-    alive: set[tuple[str, ObjectKey]] = set()
-    for entry in _object_entries(recording):
-        action = _action(entry, nodes, existing, networks)
-        if action is None:
-            continue
-        identity = (action.kind.plural, ObjectKey(action.namespace, action.name))
-        alive.discard(identity) if action.body is None else alive.add(identity)
-        if len(alive) > MOST_OBJECTS:
-            raise TooLarge(f"more than {MOST_OBJECTS} objects")
-        actions.append(action)
-    namespaces = sorted({action.namespace for action in actions if action.namespace})
-    return Plan(tuple(actions), tuple(namespaces), nodes)
-
-
-def _object_entries(recording: Recording) -> Iterable[ObjectEntry]:
-    return (entry for entry in recording.entries if isinstance(entry, ObjectEntry))
-
-
-def _action(
-    entry: ObjectEntry, nodes: Mapping[str, str], existing: Collection[ObjectKey], networks: Iterable[Any]
-) -> Action | None:
-    obj = entry.object
-    kind = _REPLAYED.get(obj["kind"])
-    if kind is None:
-        return None
-    metadata = obj["metadata"]
-    namespace, name = metadata.get("namespace", ""), metadata["name"]
-    labels = _strings(metadata.get("labels"))
-    service = name if kind is SERVICES else labels.get(_SERVICE_NAME, "")
-    if kind in (SERVICES, ENDPOINT_SLICES) and ObjectKey(namespace, service) in existing:
-        return None
-    if kind is PODS and namespace == _SYSTEM:
-        return None
-    if kind is NODES:
-        if name not in nodes or entry.change == "deleted":
-            return None
-        return Action(entry.at, kind, "", nodes[name], _node(name, labels))
-    if entry.change == "deleted":
-        return Action(entry.at, kind, namespace, name)
-    if kind is SERVICE_CIDRS:
-        body, status = _service_cidr(_map(obj.get("spec")), networks), None
-    elif kind is SERVICES:
-        body, status = _service(obj), _picked(_map(obj.get("status")), ("loadBalancer",)) or None
-    elif kind is PODS:
-        body, status = _pod(_map(obj.get("spec"))), _pod_status(obj)
-    else:
-        body, status = _slice(obj, nodes), None
-        labels[MANAGED_BY_LABEL] = MANAGER  # the controllers then leave it alone
-    if body is None:
-        return None
-    new = body.setdefault("metadata", {})
-    new.update({"name": name, "labels": labels} | ({"namespace": namespace} if namespace else {}))
-    return Action(entry.at, kind, namespace, name, body, status)
-
-
-def _node(recorded: str, labels: Mapping[str, str]) -> Json:
-    kept = {key: labels.get(key) for key in _NODE_LABELS}
-    return {"metadata": {"labels": kept, "annotations": {NODE_ANNOTATION: recorded}}}
-
-
-def _service_cidr(spec: Json, occupied: Iterable[Any]) -> Json | None:
-    cidrs = []
-    for text in _list(spec.get("cidrs")):
-        try:
-            network = ipaddress.ip_network(text) if isinstance(text, str) else None
-        except ValueError:
-            return None
-        if network is None or any(n.version == network.version and n.overlaps(network) for n in occupied):
-            return None
-        cidrs.append(text)
-    return {"spec": {"cidrs": cidrs}} if cidrs else None
-
-
-def _service(obj: Json) -> Json:
-    spec = _map(obj.get("spec"))
-    new = _picked(spec, _SERVICE_FIELDS)
-    new["ports"] = [_picked(port, _PORT_FIELDS) for port in _list(spec.get("ports")) if isinstance(port, dict)]
-    body: Json = {"spec": new}
-    if selector := _strings(spec.get("selector")):
-        text = ",".join(f"{key}={value}" for key, value in sorted(selector.items()))
-        body["metadata"] = {"annotations": {SELECTOR_ANNOTATION: text}}
-    return body
-
-
-def _slice(obj: Json, nodes: Mapping[str, str]) -> Json:
-    endpoints = []
-    for endpoint in _list(obj.get("endpoints")):
-        if isinstance(endpoint, dict):
-            new = _picked(endpoint, _ENDPOINT_FIELDS)
-            node = endpoint.get("nodeName")
-            if isinstance(node, str):
-                new["nodeName"] = nodes.get(node, node)
-            endpoints.append(new)
-    ports = [_picked(port, _PORT_FIELDS[:3]) for port in _list(obj.get("ports")) if isinstance(port, dict)]
-    return {"addressType": obj.get("addressType"), "endpoints": endpoints, "ports": ports}
-
-
-def _pod(spec: Json) -> Json:
-    containers = []
-    for number, container in enumerate(_list(spec.get("containers"))[:_MOST_CONTAINERS], 1):
-        ports = [
-            _picked(port, ("name", "containerPort", "protocol"))
-            for port in _list(_map(container).get("ports"))
-            if isinstance(port, dict)
-        ]
-        containers.append({"name": f"recorded-{number}", "image": _IMAGE, "ports": ports})
-    return {
-        "spec": {
-            "schedulerName": MANAGER,  # no scheduler has this name: the pod never runs
-            "automountServiceAccountToken": False,
-            "containers": containers or [{"name": "recorded-1", "image": _IMAGE}],
-        }
-    }
-
-
-def _pod_status(obj: Json) -> Json:
-    status = _map(obj.get("status"))
-    new = _picked(status, ("phase", "podIP", "podIPs"))
-    conditions = [each for each in _list(status.get("conditions")) if isinstance(each, dict)]
-    new["conditions"] = [_picked(each, _CONDITION_FIELDS) for each in conditions]
-    ready = {
-        each.get("name")
-        for each in _list(status.get("containerStatuses"))
-        if isinstance(each, dict) and each.get("ready") is True and isinstance(each.get("name"), str)
-    }
-    containers = _list(_map(obj.get("spec")).get("containers"))[:_MOST_CONTAINERS]
-    new["containerStatuses"] = [
-        _container_status(number, isinstance(name := _map(container).get("name"), str) and name in ready)
-        for number, container in enumerate(containers, 1)
-    ]
-    return new
-
-
-def _container_status(number: int, is_ready: bool) -> Json:
-    status = {"name": f"recorded-{number}", "ready": is_ready, "restartCount": 0, "image": _IMAGE, "imageID": ""}
-    return status | ({"state": {"running": {}}} if is_ready else {})  # kubectl counts containers that run
+    patch: Literal["merge", "strategic"] = "merge"
+    grace: int = 0
+    pods: tuple[ObjectKey | None, ...] = ()
 
 
 class State(NamedTuple):
@@ -248,10 +86,191 @@ class State(NamedTuple):
     slices: dict[ObjectKey, EndpointSlice]
 
 
-def final_state(plan: Plan) -> State:
-    """Return the objects that the whole plan leaves. Invalid ones are left out: no lab takes them."""
+class Plan(NamedTuple):
+    """`actions` in their order. `namespaces` are created before. `nodes`: recorded node -> node of the lab.
+
+    `final`: the Services and EndpointSlices at the end, with the recorded addresses. `pods`: the stand-ins at the end,
+    and whether each one was ready. `objects_only`: the number of recorded pods with an address that do not run.
+    """
+
+    actions: tuple[Action, ...]
+    namespaces: tuple[str, ...]
+    nodes: Mapping[str, str]
+    final: State
+    pods: Mapping[ObjectKey, bool]
+    objects_only: int
+
+
+class TooLarge(Exception):
+    """The recording has more objects than a lab can have."""
+
+
+def recorded_nodes(recording: Recording) -> tuple[str, ...]:
+    """Return the names of all nodes, sorted."""
+    return tuple(sorted({e.object["metadata"]["name"] for _, e in _entries(recording) if e.object["kind"] == "Node"}))
+
+
+def plan_replay(
+    recording: Recording,
+    lab_nodes: Iterable[str],
+    existing: Collection[ObjectKey],
+    occupied: Iterable[str],
+    most_pods: int,
+) -> Plan:
+    """Return the writes that rebuild a recording, with at most `most_pods` pods that run. Raises TooLarge.
+
+    Nodes that the lab lacks keep their names, as nodes elsewhere. Services that the lab has already (`existing`) stay
+    as they are. ServiceCIDRs that overlap with `occupied` networks are left out.
+    """
+    nodes = dict(zip(recorded_nodes(recording), lab_nodes, strict=False))
+    by_kind: dict[str, list[Numbered]] = {}
+    for number, entry in _entries(recording):
+        by_kind.setdefault(entry.object["kind"], []).append((number, entry))
+    chosen = choose_stand_ins(by_kind.get("Pod", ()), nodes, most_pods)
+    holders = Holders(chosen.stand_ins)
+    slices = {number: entry.object for number, entry in by_kind.get("EndpointSlice", ())}
+    selecting = _selecting((entry.object for _, entry in by_kind.get("Service", ())), slices.values(), holders)
+    made_by_lab = {number for number, obj in slices.items() if _is_controllers(obj) and _service_of(obj) in selecting}
+    rebuilder = _Rebuilder(nodes, existing, [ipaddress.ip_network(text) for text in occupied], holders, selecting)
+    running = {number for each in chosen.stand_ins for number, _ in each.life.entries}
+    recorded = [
+        (number, action)
+        for number, entry in _entries(recording)
+        if number not in running and (action := rebuilder.action(entry)) is not None
+    ]
+    final = _final_state(action for _, action in recorded)
+    numbered = [(number, action) for number, action in recorded if number not in made_by_lab]
+    served = holders.served_ports(slices.values())
+    pods: dict[ObjectKey, bool] = {}
+    for stand_in in chosen.stand_ins:
+        steps = _stand_in_actions(stand_in, served.get(stand_in.life.key, ()))
+        numbered += steps
+        last = steps[-1][1]
+        pods.pop(stand_in.life.key, None)
+        if last.body is not None:
+            pods[stand_in.life.key] = is_recorded_ready(last.status)
+    numbered.sort(key=lambda each: each[0])
+    actions = tuple(action for _, action in numbered)
+    _check_size(actions)
+    namespaces = tuple(sorted({action.namespace for action in actions if action.namespace}))
+    return Plan(actions, namespaces, nodes, final, pods, chosen.left_out)
+
+
+def _entries(recording: Recording) -> Iterable[Numbered]:
+    return ((number, each) for number, each in enumerate(recording.entries) if isinstance(each, ObjectEntry))
+
+
+def _selecting(services: Iterable[Json], slices: Iterable[Json], holders: Holders) -> set[ObjectKey]:
+    """Return the Services whose endpoints the lab's controllers find: those of pods that run."""
+    has_selector: dict[ObjectKey, bool] = {}
+    for obj in services:
+        key = ObjectKey(obj["metadata"].get("namespace", ""), obj["metadata"]["name"])
+        has_selector[key] = has_selector.get(key, True) and bool(strings(as_map(obj.get("spec")).get("selector")))
+    selecting = {key for key, each in has_selector.items() if each}
+    for obj in slices:
+        namespace = obj["metadata"].get("namespace", "")
+        if _is_controllers(obj) and not all(holders.holder(each, namespace) for each in endpoints_of(obj)):
+            selecting.discard(_service_of(obj))
+    return selecting
+
+
+def _service_of(slice_: Json) -> ObjectKey:
+    return ObjectKey(slice_["metadata"].get("namespace", ""), _labels(slice_).get(SERVICE_NAME_LABEL, ""))
+
+
+def _labels(obj: Json) -> dict[str, str]:
+    return strings(as_map(obj.get("metadata")).get("labels"))
+
+
+def _is_controllers(obj: Json) -> bool:
+    return _labels(obj).get(MANAGED_BY_LABEL) == endpointslice_controller.MANAGER
+
+
+def _check_size(actions: Iterable[Action]) -> None:
+    alive: set[tuple[str, ObjectKey]] = set()
+    for action in actions:
+        identity = (action.kind.plural, ObjectKey(action.namespace, action.name))
+        alive.discard(identity) if action.body is None else alive.add(identity)
+        if len(alive) > MOST_OBJECTS:
+            raise TooLarge(f"more than {MOST_OBJECTS} objects")
+
+
+def _stand_in_actions(stand_in: StandIn, served: Iterable[tuple[str, int]]) -> list[tuple[int, Action]]:
+    namespace, name = stand_in.life.key
+    return [
+        (step.number, Action(step.at, PODS, namespace, name, step.body, step.status, "strategic", step.grace))
+        for step in steps_of(stand_in, served)
+    ]
+
+
+class _Rebuilder:
+    """The writes for all entries but those of stand-ins. `selecting`: the Services that keep their selectors."""
+
+    def __init__(
+        self,
+        nodes: Mapping[str, str],
+        existing: Collection[ObjectKey],
+        occupied: Sequence[Any],
+        holders: Holders,
+        selecting: Collection[ObjectKey],
+    ) -> None:
+        self._nodes = nodes
+        self._existing = existing
+        self._occupied = occupied
+        self._holders = holders
+        self._selecting = selecting
+
+    def action(self, entry: ObjectEntry) -> Action | None:
+        obj = entry.object
+        kind = _REPLAYED.get(obj["kind"])
+        if kind is None:
+            return None
+        metadata = obj["metadata"]
+        namespace, name = metadata.get("namespace", ""), metadata["name"]
+        labels = strings(metadata.get("labels"))
+        service = ObjectKey(namespace, name if kind is SERVICES else labels.get(SERVICE_NAME_LABEL, ""))
+        if kind in (SERVICES, ENDPOINT_SLICES) and service in self._existing:
+            return None
+        if namespace == _SYSTEM and kind not in (SERVICES, ENDPOINT_SLICES):
+            return None
+        if kind is NODES:
+            if name not in self._nodes or entry.change == "deleted":
+                return None
+            return Action(entry.at, kind, "", self._nodes[name], node_body(name, labels))
+        if kind is SERVICE_CIDRS:
+            name = f"recorded-{name}"  # the lab's own is `kubernetes`
+        if entry.change == "deleted":
+            return Action(entry.at, kind, namespace, name)
+        body, status = self._body(kind, obj, service)
+        if body is None:
+            return None
+        pods: tuple[ObjectKey | None, ...] = ()
+        if kind is ENDPOINT_SLICES:
+            pods = tuple(self._holders.holder(each, namespace) for each in endpoints_of(obj))
+            # The controllers leave slices of other managers alone.
+            labels[MANAGED_BY_LABEL] = MANAGER
+        new = body.setdefault("metadata", {})
+        new.update({"name": name, "labels": labels} | ({"namespace": namespace} if namespace else {}))
+        return Action(entry.at, kind, namespace, name, body, status, pods=pods)
+
+    def _body(self, kind: Kind[Any], obj: Json, service: ObjectKey) -> tuple[Json | None, Json | None]:
+        """Return the object without its metadata, and its status."""
+        if kind is SERVICE_CIDRS:
+            return service_cidr_body(obj, self._occupied), None
+        if kind is SERVICES:
+            status = picked(as_map(obj.get("status")), ("loadBalancer",)) or None
+            return service_body(obj, has_selector=service in self._selecting), status
+        if kind is PODS:
+            return object_pod_body(obj), object_pod_status(obj)
+        if kind is ENDPOINT_SLICES:
+            return slice_body(obj, self._nodes), None
+        return {"spec": as_map(obj.get("spec"))}, None
+
+
+def _final_state(actions: Iterable[Action]) -> State:
+    """Return the objects that all actions leave. Invalid ones are left out: no lab takes them."""
     state = State({}, {})
-    for action in plan.actions:
+    for action in actions:
         key = ObjectKey(action.namespace, action.name)
         if action.kind is SERVICES:
             _put(state.services, key, action, Service)
@@ -269,19 +288,3 @@ def _put(objects: dict[ObjectKey, T], key: ObjectKey, action: Action, type: type
             )
         except (msgspec.ValidationError, RecursionError):
             return
-
-
-def _picked(value: Json, fields: Iterable[str]) -> Json:
-    return {field: value[field] for field in fields if value.get(field) is not None}
-
-
-def _map(value: Any) -> Json:
-    return value if isinstance(value, dict) else {}
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _strings(value: Any) -> dict[str, str]:
-    return {key: each for key, each in _map(value).items() if isinstance(each, str)}
