@@ -1,4 +1,4 @@
-"""A recording of one lab, replayed in another one, gives the nodes' proxies the same rules."""
+"""A recording of one lab, replayed in another one: the same rules of the nodes' proxies, and pods that answer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from .conftest import PATIENCE, Lab, Namespace, run, running
+from .conftest import PATIENCE, Lab, Namespace, curl, curl_many, run, running
+from .proxy_modes import configure
 
 SERVICES = """
 apiVersion: apps/v1
@@ -31,7 +32,32 @@ apiVersion: v1
 kind: Service
 metadata: {name: published}
 spec: {type: NodePort, externalTrafficPolicy: Local, selector: {app: web}, ports: [{port: 80}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: unready, labels: {app: web, state: unready}}
+spec: {containers: [{name: web, image: nginx, readinessProbe: {exec: {command: ["false"]}}}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: unready}
+spec: {selector: {state: unready}, ports: [{port: 80}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: by-hand}
+spec: {ports: [{port: 80}]}
 """
+BY_HAND = """
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {{name: by-hand, labels: {{kubernetes.io/service-name: by-hand}}}}
+addressType: IPv4
+endpoints: [{{addresses: ["{address}"]}}]
+ports: [{{port: 80}}]
+"""
+CONNECTION_REFUSED = 7  # exit code of curl
+SERVICE_NAMES = ("web", "published", "unready", "by-hand")
 
 
 def test_a_recorded_rollout_is_replayed_in_another_lab(tmp_path: Path) -> None:
@@ -40,19 +66,21 @@ def test_a_recorded_rollout_is_replayed_in_another_lab(tmp_path: Path) -> None:
         recorded.start("--ephemeral", "--nodes=2", "--no-balancer")
         ns = Namespace(recorded, "default")
         ns.apply(SERVICES)
+        configure(recorded, "iptables")
         ns.rolled_out("deployment/web")
         with running(*recorded.argv("record", path), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as recorder:
             assert recorder.stderr is not None
             assert "until Ctrl-C" in recorder.stderr.readline()
             ns.kubectl("rollout", "restart", "deployment/web")
             ns.rolled_out("deployment/web")
-            ns.wait_endpoints("web", 2)
-            for service in ("web", "published"):
+            ns.apply(BY_HAND.format(address=ns.wait_endpoints("web", 2)[0]))
+            for service in SERVICE_NAMES:
                 ns.programmed(service)
             recorder.terminate()
             summary = recorder.communicate(timeout=PATIENCE)[0]
-        wanted = {service: _endpoints(ns, service) for service in ("web", "published")}
+        wanted = {service: _endpoints(ns, service) for service in SERVICE_NAMES}
         addresses = {service: ns.cluster_ip(service) for service in wanted}
+        names = {pod["metadata"]["name"] for pod in ns.pods("app=web,state!=unready")}
     finally:
         recorded.stop()
 
@@ -65,13 +93,15 @@ def test_a_recorded_rollout_is_replayed_in_another_lab(tmp_path: Path) -> None:
         done = run(*replayed.argv("replay", path, "--speed=max"))
         assert done.returncode == 0, done.stdout + done.stderr
         ns = Namespace(replayed, "default")
+        assert "set to mode iptables, as recorded" in done.stdout
         assert {service: ns.cluster_ip(service) for service in wanted} == addresses
         assert {service: _endpoints(ns, service) for service in wanted} == wanted
         for node in ("node1", "node2"):
-            assert re.search(rf"^{node}: 3 Frontends, as recorded$", done.stdout, re.M), done.stdout
+            assert re.search(rf"^{node}: 5 Frontends, as recorded$", done.stdout, re.M), done.stdout
             assert re.search(rf"^{node}: rules of \d+ destinations in its kernel, as recorded$", done.stdout, re.M)
-        phases = {pod["spec"].get("nodeName") for pod in ns.list_all("pods")}
-        assert phases == {None}, "a recorded pod was placed on a node"
+        assert set(curl_many(replayed, f"http://{addresses['web']}/", 20)) == names
+        assert curl(replayed, f"http://{addresses['by-hand']}/").stdout in names
+        assert curl(replayed, f"http://{addresses['unready']}/").returncode == CONNECTION_REFUSED
 
         again = run(*replayed.argv("replay", path))
         assert again.returncode == 1
@@ -81,9 +111,9 @@ def test_a_recorded_rollout_is_replayed_in_another_lab(tmp_path: Path) -> None:
 
 
 def _endpoints(ns: Namespace, service: str) -> Any:
-    """Return the endpoints of a Service: addresses, conditions and nodes."""
+    """Return the endpoints of a Service: pods, conditions and nodes."""
     found = [
-        (endpoint["addresses"], endpoint["conditions"], endpoint["nodeName"])
+        (endpoint.get("targetRef", {}).get("name"), endpoint["conditions"], endpoint.get("nodeName"))
         for each in ns.slices(service)
         for endpoint in each["endpoints"]
     ]

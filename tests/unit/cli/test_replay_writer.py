@@ -1,8 +1,8 @@
-"""Writes of a replay that are made at the same time."""
+"""Writes of a replay: those that are made at the same time, and changes of an object."""
 
 from __future__ import annotations
 
-from bridgehead.cli.replay_writer import batches
+from bridgehead.cli.replay_writer import batches, merge_patch
 from bridgehead.insight.recording.rebuilding import Action
 from bridgehead.objects.kinds import ENDPOINT_SLICES, SERVICES
 
@@ -14,3 +14,15 @@ def test_writes_of_one_moment_are_made_together_unless_their_order_matters():
     assert list(batches([a, b, a_slice, later])) == [[a, b], [a_slice], [later]]
     assert list(batches([a, b, a])) == [[a, b], [a]]
     assert list(batches([])) == []
+
+
+def test_a_change_writes_only_what_is_new():
+    before = {"spec": {"type": "NodePort", "ports": [{"port": 80}], "selector": {"a": "1", "b": "2"}}, "metadata": {}}
+    after = {"spec": {"type": "NodePort", "ports": [{"port": 81}], "selector": {"a": "1"}}, "metadata": {"labels": {}}}
+
+    assert merge_patch(before, after) == {
+        "spec": {"ports": [{"port": 81}], "selector": {"b": None}},
+        "metadata": {"labels": {}},
+    }
+    assert merge_patch(before, before) == {}
+    assert merge_patch({}, after) == after

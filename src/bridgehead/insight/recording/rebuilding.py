@@ -169,7 +169,9 @@ def _selecting(services: Iterable[Json], slices: Iterable[Json], holders: Holder
     selecting = {key for key, each in has_selector.items() if each}
     for obj in slices:
         namespace = obj["metadata"].get("namespace", "")
-        if _is_controllers(obj) and not all(holders.holder(each, namespace) for each in endpoints_of(obj)):
+        # A pod that terminates may have ended before the recording began.
+        staying = (each for each in endpoints_of(obj) if as_map(each.get("conditions")).get("terminating") is not True)
+        if _is_controllers(obj) and not all(holders.holder(each, namespace) for each in staying):
             selecting.discard(_service_of(obj))
     return selecting
 

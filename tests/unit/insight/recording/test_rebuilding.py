@@ -1,4 +1,4 @@
-"""The objects that a replay creates: nothing runs, and proxies have the same to program."""
+"""The writes of a replay: proxies have the same to program, and nothing of the recording runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 
 from bridgehead.insight.facts.network_state import NetworkState
 from bridgehead.insight.recording import rebuilding
-from bridgehead.insight.recording.comparison import compare_kernels, differences, frontends_of, last_states
+from bridgehead.insight.recording.comparison import (
+    compare_kernels,
+    differences,
+    frontends_of,
+    last_states,
+    recorded_mode,
+)
 from bridgehead.insight.recording.format import (
     EndEntry,
     InvalidRecording,
@@ -20,8 +26,10 @@ from bridgehead.insight.recording.format import (
     Recording,
     decode,
 )
-from bridgehead.insight.recording.rebuilding import Plan, TooLarge, final_state, plan_replay, recorded_nodes
+from bridgehead.insight.recording.rebuilding import Plan, TooLarge, plan_replay, recorded_nodes
+from bridgehead.insight.rulesets.entries import RulesMode
 from bridgehead.objects.core import Node, NodeAddress, NodeStatus
+from bridgehead.objects.endpoint_slices import MANAGED_BY_LABEL
 from bridgehead.objects.meta import ObjectKey, ObjectMeta
 
 from .objects import HEADER, added, end, endpoint_slice, node, pod, recording_of, service
@@ -33,12 +41,12 @@ NODE1 = Node(
 )
 
 
-def plan_of(*objects: dict[str, Any], existing: tuple[ObjectKey, ...] = (), nodes: int = 3) -> Plan:
+def plan_of(*objects: dict[str, Any], existing: tuple[ObjectKey, ...] = (), nodes: int = 3, most_pods: int = 0) -> Plan:
     recording = decode([recording_of(*map(added, objects), end())])
-    return plan_replay(recording, [f"node{number}" for number in range(1, nodes + 1)], existing, OCCUPIED)
+    return plan_replay(recording, [f"node{number}" for number in range(1, nodes + 1)], existing, OCCUPIED, most_pods)
 
 
-def test_nothing_of_a_pod_runs():
+def test_nothing_runs_of_a_pod_that_is_an_object_only():
     hostile = pod(
         hostNetwork=True,
         hostPID=True,
@@ -72,8 +80,11 @@ def test_nothing_of_a_pod_runs():
     assert action.status["conditions"] == [{"type": "Ready", "status": "True"}]
 
 
-def test_services_have_their_addresses_and_no_selector():
-    its_service, its_slice = plan_of(node(), service(), endpoint_slice()).actions[1:]
+def test_services_without_stand_ins_have_their_addresses_and_no_selector():
+    recorded = endpoint_slice()
+    recorded["metadata"]["labels"][MANAGED_BY_LABEL] = "endpointslice-controller.k8s.io"
+
+    its_service, its_slice = plan_of(node(), service(), recorded).actions[1:]
 
     assert its_service.body is not None
     assert its_slice.body is not None
@@ -136,15 +147,15 @@ def test_a_plan_leaves_what_was_there_at_the_end():
         3.0,
     )
 
-    frontends = frontends_of(final_state(plan_replay(recording, ["node1"], (), OCCUPIED)), NODE1)
+    frontends = frontends_of(plan_replay(recording, ["node1"], (), OCCUPIED, 0).final, NODE1)
 
     assert [(str(key), each.owner) for key, each in frontends.items()] == [("10.96.3.4:81/tcp", "default/web:http")]
     assert [each.address for each in next(iter(frontends.values())).backends] == ["10.244.1.5"]
 
 
 def test_a_difference_names_the_backends():
-    was = frontends_of(final_state(plan_of(service(), endpoint_slice("web", "default", "a", "10.244.1.5"))), NODE1)
-    now = frontends_of(final_state(plan_of(service(), endpoint_slice("web", "default", "a", "10.244.1.6"))), NODE1)
+    was = frontends_of(plan_of(service(), endpoint_slice("web", "default", "a", "10.244.1.5")).final, NODE1)
+    now = frontends_of(plan_of(service(), endpoint_slice("web", "default", "a", "10.244.1.6")).final, NODE1)
 
     assert list(differences(was, was)) == []
     assert list(differences(was, now)) == [
@@ -172,14 +183,15 @@ def iptables(*backends: str, name: str = "default/web:http") -> NetworkState:
 def test_kernels_are_compared_by_destination_and_backends():
     one, two = iptables("10.244.1.5:8080"), iptables("10.244.1.5:8080", "10.244.2.7:8080")
 
-    assert compare_kernels(two, two, ()).differences == ()
-    assert compare_kernels(two, two, ()).destinations == 1
-    assert compare_kernels(one, two, ()).differences == (
+    assert compare_kernels(two, two, (), {}).differences == ()
+    assert compare_kernels(two, two, (), {}).destinations == 1
+    assert compare_kernels(one, two, (), {}).differences == (
         "10.96.3.4:80/tcp (default/web:http): the recorded kernel has 10.244.1.5:8080,"
         " the replay has 10.244.1.5:8080, 10.244.2.7:8080",
     )
-    assert compare_kernels(one, two, {"default/web"}).differences == ()
-    assert compare_kernels(one, NetworkState(), ()).why_not == "the replay has no rules of a service proxy"
+    assert compare_kernels(one, two, {"default/web"}, {}).differences == ()
+    assert compare_kernels(one, iptables("10.244.7.7:8080"), (), {"10.244.7.7": "10.244.1.5"}).differences == ()
+    assert compare_kernels(one, NetworkState(), (), {}).why_not == "the replay has no rules of a service proxy"
 
 
 def test_the_last_rules_of_a_node_count():
@@ -195,6 +207,29 @@ def test_too_many_objects_make_no_lab(monkeypatch):
     plan_of(service("a"), service("b"))
     with pytest.raises(TooLarge):
         plan_of(service("a"), service("b"), service("c"))
+
+
+def test_policies_are_objects_and_workloads_are_not_rebuilt():
+    policy, ingress, deployment = (
+        {"apiVersion": version, "kind": kind, "metadata": {"name": "web", "namespace": "default"}, "spec": {"a": 1}}
+        for version, kind in (
+            ("networking.k8s.io/v1", "NetworkPolicy"),
+            ("networking.k8s.io/v1", "Ingress"),
+            ("apps/v1", "Deployment"),
+        )
+    )
+
+    actions = plan_of(policy, ingress, deployment).actions
+
+    assert [action.kind.plural for action in actions] == ["networkpolicies", "ingresses"]
+    assert [action.body["spec"] for action in actions if action.body] == [{"a": 1}, {"a": 1}]
+
+
+def test_the_mode_of_the_recorded_proxies_is_that_of_their_rules():
+    rules = NetworkEntry(at=0.0, node="a", state=iptables("10.244.1.5:8080"))
+
+    assert recorded_mode(decode([recording_of(rules, end())])) is RulesMode.IPTABLES
+    assert recorded_mode(decode([recording_of(end())])) is None
 
 
 FIELDS = ("ports", "containers", "name", "endpoints", "addresses", "conditions", "labels", "cidrs", "port", "status")
@@ -221,8 +256,8 @@ KINDS = st.sampled_from(
 )
 
 
-@given(st.lists(st.tuples(KINDS, JSON, JSON, JSON), max_size=4))
-def test_any_objects_have_a_plan(parts):
+@given(st.lists(st.tuples(KINDS, JSON, JSON, JSON), max_size=4), st.integers(0, 2))
+def test_any_objects_have_a_plan(parts, most_pods):
     objects = []
     for (version, kind, namespace), labels, spec, status in parts:
         metadata = {"name": "web", "labels": labels} | ({"namespace": namespace} if namespace else {})
@@ -233,8 +268,8 @@ def test_any_objects_have_a_plan(parts):
     except InvalidRecording:
         return
 
-    plan = plan_replay(recording, ["node1"], (), OCCUPIED)
+    plan = plan_replay(recording, ["node1"], (), OCCUPIED, most_pods)
 
     assert set(recorded_nodes(recording)) >= plan.nodes.keys()
     msgspec.json.encode([action.body for action in plan.actions])
-    frontends_of(final_state(plan), NODE1)
+    frontends_of(plan.final, NODE1)
