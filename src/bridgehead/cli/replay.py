@@ -164,7 +164,7 @@ async def _replay(
         is_same = _compare_frontends(plan, state, nodes, writer.written.moved)
         ignored = {*map(str, existing), *writer.written.moved}
         is_same &= await _compare_kernels(recording, plan, namespaces, ignored, addresses)
-        return is_same and not lacking
+        return is_same and not unsettled and not lacking
 
 
 def _report_begin(recording: Recording, plan: Plan, lab: str) -> None:
