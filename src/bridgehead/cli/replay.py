@@ -138,6 +138,7 @@ async def _replay(
     from bridgehead.objects.kinds import NODES, SERVICES
 
     from .replay_mode import set_proxy_mode
+    from .replay_state import ReplayedState
     from .replay_writer import ReplayWriter
 
     async with cluster.connect("bridgehead-replay") as (client, namespaces):
@@ -153,14 +154,15 @@ async def _replay(
             sys.stdout.write(f"the nodes' proxies are set to mode {mode}, as recorded\n")
         writer = ReplayWriter(client, plan, speed)
         await writer.write()
-        unsettled = await writer.wait_settled()
-        lacking = await writer.wait_programmed()
+        replayed = ReplayedState(client, plan)
+        unsettled = await replayed.wait_settled(writer.written.refused)
+        lacking = await replayed.wait_programmed()
         lines = [f"{key}: the lab chose its {what}" for key, what in sorted(writer.written.moved.items())]
         lines += [f"left out {what}: {why}" for what, why in sorted(writer.written.refused.items())]
         lines += _shortened(unsettled)
         lines += [f"not programmed: {each}" for each in lacking]
         sys.stdout.write("".join(f"{line}\n" for line in lines))
-        state, nodes, addresses = await writer.read_state()
+        state, nodes, addresses = await replayed.read()
         is_same = _compare_frontends(plan, state, nodes, writer.written.moved)
         ignored = {*map(str, existing), *writer.written.moved}
         is_same &= await _compare_kernels(recording, plan, namespaces, ignored, addresses)

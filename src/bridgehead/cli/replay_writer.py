@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from bridgehead.client import ApiClient
 from bridgehead.client.errors import AlreadyExists, ApiError, Invalid, NotFound
 from bridgehead.insight.findings import printable
-from bridgehead.insight.programmed import Lacking, count_pending, find_lacking
-from bridgehead.insight.recording.comparison import with_recorded_addresses
-from bridgehead.insight.recording.rebuilding import Action, Plan, State
+from bridgehead.insight.recording.rebuilding import Action, Plan
 from bridgehead.insight.recording.replayed_objects import Json
-from bridgehead.insight.recording.stand_ins import ADDRESSES_ANNOTATION, recorded_addresses
-from bridgehead.objects import progress
-from bridgehead.objects.core import Node, Pod
-from bridgehead.objects.endpoint_slices import EndpointSlice
+from bridgehead.insight.recording.stand_ins import recorded_addresses
 from bridgehead.objects.kinds import (
-    ENDPOINT_SLICES,
-    LEASES,
     NAMESPACES,
     NODES,
     PODS,
@@ -28,13 +21,10 @@ from bridgehead.objects.kinds import (
     SERVICE_CIDRS,
     SERVICES,
 )
-from bridgehead.objects.meta import ObjectKey, version_number
-from bridgehead.objects.progress import Versions, latest_version
+from bridgehead.objects.meta import ObjectKey
 
 _READY_SECONDS = 20.0  # for a namespace's ServiceAccount, or a ServiceCIDR
-_PROGRAM_SECONDS = 30.0
 _ADDRESS_SECONDS = 30.0  # for the address of a stand-in
-_SETTLE_SECONDS = 90.0  # for all stand-ins, and the EndpointSlices for them
 _POLL_SECONDS = 0.2
 _MOMENT_SECONDS = 0.01
 _BATCH = 64
@@ -171,74 +161,6 @@ class ReplayWriter:
             if any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions):
                 return
             await asyncio.sleep(_POLL_SECONDS)
-
-    async def wait_settled(self) -> list[str]:
-        """Wait until all stand-ins are as recorded and their EndpointSlices are written; return what lacks in time."""
-        end = time.monotonic() + _SETTLE_SECONDS
-        while True:
-            stand_ins = await self._stand_ins()
-            lacking = [
-                f"pod {key} does not run as recorded"
-                for key, is_ready in sorted(self._plan.pods.items())
-                if f"Pod {key}" not in self.written.refused
-                and ((pod := stand_ins.get(key)) is None or not pod.status.pod_ips or pod.is_ready != is_ready)
-            ]
-            lacking += await self._pending_services(stand_ins.values())
-            if not lacking or time.monotonic() > end:
-                return lacking
-            await asyncio.sleep(_POLL_SECONDS)
-
-    async def _stand_ins(self) -> dict[ObjectKey, Pod]:
-        pods = await self._client.list(PODS, field_selector="spec.nodeName!=")
-        return {pod.key: pod for pod in pods.items if ADDRESSES_ANNOTATION in pod.metadata.annotations}
-
-    async def _pending_services(self, stand_ins: Collection[Pod]) -> list[str]:
-        services = [each for each in (await self._client.list(SERVICES)).items if each.key in self._plan.final.services]
-        slices: dict[ObjectKey | None, list[EndpointSlice]] = {}
-        for slice_ in (await self._client.list(ENDPOINT_SLICES)).items:
-            slices.setdefault(slice_.service_key, []).append(slice_)
-        nodes = (await self._client.list(NODES)).items
-        lacking = []
-        for service in services:
-            selector, key = service.spec.selector.items(), service.key
-            pods = [
-                pod
-                for pod in stand_ins
-                if pod.metadata.namespace == key.namespace and selector <= pod.metadata.labels.items()
-            ]
-            if number := count_pending(service, pods, None, slices.get(key, ()), nodes):
-                lacking.append(f"EndpointSlices of {key} lack {number} changes")
-        return lacking
-
-    async def wait_programmed(self) -> list[Lacking]:
-        """Wait until every node's proxy has programmed the present objects; return those that have not in time."""
-        services = await self._client.list(SERVICES)
-        slices = await self._client.list(ENDPOINT_SLICES)
-        newest = max((version_number(each.metadata.resource_version) for each in services.items), default=0)
-        wanted = Versions(newest, latest_version(slices.items))
-        end = time.monotonic() + _PROGRAM_SECONDS
-        while True:
-            nodes = await self._client.list(NODES)
-            leases = await self._client.list(LEASES, progress.NAMESPACE, progress.SELECTOR)
-            lacking = find_lacking(nodes.items, leases.items, wanted, time.time(), ObjectKey("", ""))
-            if not lacking or time.monotonic() > end:
-                return lacking
-            await asyncio.sleep(_POLL_SECONDS)
-
-    async def read_state(self) -> tuple[State, list[Node], dict[str, str]]:
-        """Return the recording's Services as the lab has them, with recorded addresses of endpoints; and its nodes.
-
-        The last value is the recorded address for each address of a stand-in.
-        """
-        services = await self._client.list(SERVICES)
-        slices = await self._client.list(ENDPOINT_SLICES)
-        nodes = await self._client.list(NODES)
-        addresses = recorded_addresses((await self._stand_ins()).values())
-        state = State(
-            {each.key: each for each in services.items if each.key in self._plan.final.services},
-            {each.key: each for each in slices.items if each.service_key in self._plan.final.services},
-        )
-        return with_recorded_addresses(state, addresses), nodes.items, addresses
 
 
 def batches(actions: Iterable[Action]) -> Iterator[list[Action]]:

@@ -62,10 +62,10 @@ _REPLAYED: dict[str, Kind[Any]] = {
 
 
 class Action(NamedTuple):
-    """A write of an object at a time of the recording. `body` None: its deletion, `grace` seconds after the end begins.
+    """A write of an object at a time of the recording. `body` None: its deletion; a pod then has `grace` seconds left.
 
-    `status`: written on its own, as a patch of that type. `pods`: the stand-ins of a slice's endpoints, whose
-    addresses replace the recorded ones; None: the recorded ones stay.
+    `status`: written on its own, by a patch of type `patch`. `pods`: for each endpoint of a slice the stand-in whose
+    addresses replace the recorded ones; None: these stay.
     """
 
     at: float
