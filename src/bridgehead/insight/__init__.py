@@ -15,5 +15,6 @@ doctor      causes for which Services do not work: the catalogue, the checks, th
 rulesets    a node's rules, each with the Service that it is there for; their comparison with the expected ones
 recording   recordings of a cluster's Services in a file, and the plan of their replay
 flows       live connections by Service
+dashboard   the page of a cluster in a browser
 modes       observable differences between two proxy modes
 """
