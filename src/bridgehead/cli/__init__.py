@@ -41,6 +41,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "diff-modes": ("Any cluster", "Show what differs between two proxy modes, for the cluster's Services."),
     "record": ("Any cluster", "Record the Services of a cluster, and what changes, to a file."),
     "replay": ("Cluster on this machine", "Rebuild a recording's Services in a cluster of its own."),
+    "dashboard": ("Any cluster", "Show a cluster in the browser, live."),
     "apiserver": ("Parts of a cluster; each also runs alone", "Serve the Kubernetes API."),
     "controllers": ("Parts of a cluster; each also runs alone", "Run the controllers."),
     "kubelet": ("Parts of a cluster; each also runs alone", "Run the pods of one node."),

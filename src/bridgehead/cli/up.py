@@ -32,7 +32,7 @@ from bridgehead.lab.ids import IdMap, describe_missing_ids
 from bridgehead.lab.packages import POD_TOOLS, describe_missing_tools
 from bridgehead.lab.plan import LabConfig, LabFiles
 
-from . import logs_setup
+from . import dashboard_process, logs_setup
 from .groups import OPTIONS
 from .lab_options import DEFAULT_NAME, name_row, options_of, own_command, reporting_errors, state_dir_row
 from .logs import follow
@@ -87,6 +87,7 @@ class Options:
         "--offline/--online",
         envvar="BRIDGEHEAD_OFFLINE",
     )
+    dashboard: bool = option(False, OPTIONS, "Show the cluster in the browser, too; the closing text has the address.")
     state_dir: Path | None = state_dir_row()
 
 
@@ -125,7 +126,8 @@ def command(options: Options) -> None:
                 raise typer.Exit(130) from None
             raise
         lacks = [describe_missing_tools(_missing_tools()), describe_missing_ids(id_map)]
-        screen = _closing_screen(config, again, time.monotonic() - began, options.detach, lacks)
+        page = dashboard_process.start(files) if options.dashboard else ""
+        screen = _closing_screen(config, again, time.monotonic() - began, options.detach, lacks, page)
         if options.detach:
             sys.stdout.write(screen)
             sys.stdout.flush()
@@ -248,8 +250,13 @@ def _missing_tools() -> list[str]:
     return [tool for tool in POD_TOOLS if host.find_system_program(tool) is None]
 
 
-def _closing_screen(config: LabConfig, options: str, seconds: float, detached: bool, lacks: Iterable[str]) -> str:
-    """Return what `up` prints at its end. `lacks`: sentences about what pods lack, "" for nothing."""
+def _closing_screen(
+    config: LabConfig, options: str, seconds: float, detached: bool, lacks: Iterable[str], page: str
+) -> str:
+    """Return what `up` prints at its end.
+
+    `lacks`: sentences about what pods lack, "" for nothing. `page`: a sentence with the dashboard's address, or "".
+    """
     me = own_command()
     nodes = "1 node" if config.nodes == 1 else f"{config.nodes} nodes"
     lacking = "" if shutil.which("kubectl") else " (with a kubectl, which is missing here; Debian: kubernetes-client)"
@@ -257,7 +264,7 @@ def _closing_screen(config: LabConfig, options: str, seconds: float, detached: b
     url = f'"http://[{address}]"' if config.ip_family == "ipv6" else f"http://{address}"
     return f"""\
 The lab "{config.name}" is ready after {seconds:.1f} s: {nodes}, the API at https://127.0.0.1:{config.port}.
-
+{f"{page}{chr(10)}" if page else ""}
 Try next{lacking}:
   eval "$({me} env{options})"
   kubectl create deployment web --image=nginx --replicas=3 && kubectl expose deployment web --port=80

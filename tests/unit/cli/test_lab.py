@@ -351,9 +351,9 @@ def test_printed_options_repeat_name_and_state_directory(name: str, state_dir: P
     assert lab_options.options_of(name, state_dir) == options
 
 
-def closing_screen(nodes: int, *, detached: bool, ip_family: IpFamily = "dual") -> str:
+def closing_screen(nodes: int, *, detached: bool, ip_family: IpFamily = "dual", page: str = "") -> str:
     config = LabConfig(name="two", nodes=nodes, port=6444, ip_family=ip_family)
-    return up._closing_screen(config, " --name two", 2.345, detached, ["", "Pods lack something."])
+    return up._closing_screen(config, " --name two", 2.345, detached, ["", "Pods lack something."], page)
 
 
 def test_the_closing_screen_lists_the_next_commands(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -368,6 +368,8 @@ def test_the_closing_screen_lists_the_next_commands(monkeypatch: pytest.MonkeyPa
     assert screen.endswith("\nPods lack something.\n")
     assert "3 nodes" in closing_screen(3, detached=False)
     assert "Ctrl-C stops it." in closing_screen(3, detached=False)
+    page = "The dashboard is at http://127.0.0.1:6480/#token=x"
+    assert f"6444.\n{page}\n\nTry next" in closing_screen(3, detached=True, page=page)
 
 
 def test_an_ipv6_address_has_brackets_in_a_url() -> None:
