@@ -6,6 +6,7 @@ the lab, which has no default route and does not forward.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 from collections.abc import Callable, Sequence
@@ -70,6 +71,9 @@ def _build_node(lab: Links, node: NodePlan, nodes: list[NodePlan]) -> None:
 
 def _prepare_namespace(families: Sequence[Ranges]) -> None:
     """Set the sysctls of the current network namespace, the lab's or a node's."""
+    for name in ("acct", "timestamp"):  # `bridgehead flows` shows bytes and ages of connections
+        with contextlib.suppress(OSError):  # a kernel without them
+            write_sysctl(f"net/netfilter/nf_conntrack_{name}", 1)
     for ranges in families:
         if ranges.version == 4:
             write_sysctl("net/ipv4/ip_forward", 1)
