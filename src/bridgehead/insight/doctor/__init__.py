@@ -5,6 +5,8 @@ diagnosis       facts -> `Diagnosis`; the tables of checks
 reading         gathers the facts from the API and from pods
 report          a diagnosis as text and as JSON
 subjects        the facts, and a Service with what belongs to it
+kernels         the nodes' kernels beside the rules that they should have
+filter_rules    rules of packet filters, and the fate of a packet
 near_names      names and labels with a typing error
 policy_rules    NetworkPolicies, parsed and evaluated
 
@@ -22,6 +24,11 @@ addresses       cluster IPs, external IPs, Services of another proxy
 load_balancers  Services that wait for an address, or are not announced
 headless        headless Services and StatefulSets
 proxies         the nodes' service proxies
+node_rules      rules of nodes that are altered, missing, or of two proxies
+packet_filters  rules of other programs that drop the packets of Services
+connections     connections to endpoints that are gone
+node_networks   forwarding, routes, MTU, sysctls and addresses of nodes
+dns_answers     queries that the DNS does not answer, resolv.conf of pods
 names           the cluster's DNS and the settings of pods
 networkpolicies NetworkPolicies that forbid connections
 ingresses       Ingresses

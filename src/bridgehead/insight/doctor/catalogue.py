@@ -817,6 +817,244 @@ SECTIONS: tuple[Section, ...] = (
         ),
     ),
     Section(
+        "Rules in the kernel",
+        (
+            Cause(
+                "KernelLacksMode",
+                "node_rules",
+                "The kernel does not have the proxy's mode",
+                "Mode ipvs needs the module ip_vs, which the node's kernel does not have or has not loaded.",
+                "ls /proc/net/ip_vs    # No such file\nmodprobe ip_vs",
+            ),
+            Cause(
+                "NodeWithoutRules",
+                "node_rules",
+                "A node has no rules at all",
+                "Somebody flushed the node's ruleset, or the proxy has never programmed it.",
+                "nft list tables    # no table bridgehead\n"
+                "kubectl -n kube-system delete pod kube-proxy-x7k2p    # it writes all rules when it starts",
+            ),
+            Cause(
+                "RulesMissing",
+                "node_rules",
+                "The kernel lacks rules of the Service",
+                "The rules on a node differ from those that follow from the Service and its EndpointSlices. "
+                "Another program has deleted some, and the proxy does not run or has not yet repaired them.",
+                "bridgehead rules service/web --node node2\nkubectl -n kube-system delete pod kube-proxy-x7k2p",
+            ),
+            Cause(
+                "RulesForeign",
+                "node_rules",
+                "The kernel has rules for the Service that nobody should have written",
+                "Connections also go to an address that is no endpoint of the Service.",
+                "bridgehead rules service/web --node node2\nkubectl -n kube-system delete pod kube-proxy-x7k2p",
+            ),
+            Cause(
+                "RulesAltered",
+                "node_rules",
+                "Rules of all Services are altered",
+                "A chain that all Services share lacks a rule, or has one that the proxy does not write.",
+                "nft list table ip bridgehead\nkubectl -n kube-system delete pod kube-proxy-x7k2p",
+            ),
+            Cause(
+                "TwoProxies",
+                "node_rules",
+                "Two proxies are on a node",
+                "Both program the same Services. Whichever rule comes first takes a connection, and changes that "
+                "only one of them knows have no effect.",
+                "nft list tables    # ip bridgehead, ip kube-proxy\n"
+                "kubectl -n kube-system delete daemonset kube-proxy    # one of the two",
+            ),
+            Cause(
+                "RulesOfOtherMode",
+                "node_rules",
+                "Rules of another mode are left over",
+                "The proxy's mode was changed without a clean-up. Rules that nobody keeps up to date lead to "
+                "pods that are gone.",
+                "iptables-save | grep KUBE-\nkube-proxy --cleanup",
+            ),
+            Cause(
+                "IptablesVariantsMixed",
+                "node_rules",
+                "iptables-legacy and nf_tables have KUBE-* chains",
+                "The proxy's image uses another variant of iptables than a program before it. Packets pass the "
+                "rules of both.",
+                "iptables-legacy-save | grep KUBE-\niptables-legacy -t nat -F",
+            ),
+            Cause(
+                "ProxyListenerMissing",
+                "node_rules",
+                "The proxy does not listen where its rules lead",
+                "In mode userspace, connections end at the proxy. Its process has ended, or runs out of descriptors.",
+                "ss -lntp\nkubectl -n kube-system delete pod kube-proxy-x7k2p",
+            ),
+            Cause(
+                "IpvsAddressMissing",
+                "node_rules",
+                "A cluster IP is not on kube-ipvs0",
+                "IPVS sees packets only to addresses of the node itself; so the proxy adds each cluster IP to "
+                "the interface kube-ipvs0.",
+                "ip address show kube-ipvs0\nkubectl -n kube-system delete pod kube-proxy-x7k2p",
+            ),
+            Cause(
+                "PacketsDropped",
+                "packet_filters",
+                "A packet filter drops the Service's packets",
+                "A firewall on the node has a rule for the Service's port. After the translation packets have "
+                "the pod's address and port.",
+                "nft list ruleset    # tcp dport 30080 drop\nnft delete rule inet firewall input handle 7",
+            ),
+            Cause(
+                "ForwardDropped",
+                "packet_filters",
+                "A node forwards no packets of pods",
+                "The policy of the chain FORWARD is DROP, as Docker sets it, or a firewall rejects what it does "
+                "not know.",
+                "iptables -S FORWARD    # -P FORWARD DROP\niptables -P FORWARD ACCEPT",
+            ),
+            Cause(
+                "ConnectionsStale",
+                "connections",
+                "UDP flows lead to an endpoint that is gone",
+                "Connection tracking keeps the endpoint of a flow for as long as the client sends. The proxy "
+                "removes such flows when an endpoint goes, unless it does not run.",
+                "conntrack -L -p udp --reply-src 10.244.2.7\nconntrack -D -p udp --reply-src 10.244.2.7",
+            ),
+            Cause(
+                "AffinityToGonePod",
+                "node_rules",
+                "Clients stick to a pod that is gone",
+                "With session affinity, IPVS keeps a client at its server, also when the server's weight is 0.",
+                "ipvsadm -Ln --persistent-conn\nsysctl -w net.ipv4.vs.expire_quiescent_template=1",
+            ),
+            Cause(
+                "ConnectionsToGonePods",
+                "connections",
+                "TCP connections to pods that are gone",
+                "The pod went without closing them, for example with its node. Clients with keepalive or a "
+                "timeout notice it.",
+                "bridgehead flows service/web\nconntrack -D -p tcp --reply-src 10.244.2.7",
+            ),
+        ),
+    ),
+    Section(
+        "The network of a node",
+        (
+            Cause(
+                "ForwardingOff",
+                "node_networks",
+                "A node does not forward packets",
+                "The sysctl net.ipv4.ip_forward (or that of IPv6, or of an interface) is 0.",
+                "sysctl net.ipv4.ip_forward    # 0\nsysctl -w net.ipv4.ip_forward=1",
+            ),
+            Cause(
+                "ConnectionTableFull",
+                "node_networks",
+                "The connection table is full",
+                'The kernel drops the first packet of every new connection: "nf_conntrack: table full, dropping '
+                'packet".',
+                "sysctl net.netfilter.nf_conntrack_count net.netfilter.nf_conntrack_max\n"
+                "sysctl -w net.netfilter.nf_conntrack_max=1048576",
+            ),
+            Cause(
+                "PodRouteMissing",
+                "node_networks",
+                "A node has no route to pods",
+                "The network plugin has not written the route to another node's pods, or somebody deleted it.",
+                "ip route get 10.244.2.7\nip route add 10.244.2.0/24 via 10.0.0.202",
+            ),
+            Cause(
+                "PodRouteWrong",
+                "node_networks",
+                "A route to pods leads to another node",
+                "The packets arrive where the pod is not.",
+                "ip route get 10.244.2.7    # via the address of node3\nip route replace 10.244.2.0/24 via 10.0.0.202",
+            ),
+            Cause(
+                "ClusterIPOnInterface",
+                "node_networks",
+                "A node has a cluster IP on an interface",
+                "The Service CIDR overlaps with the network of the machines, or somebody added the address by hand.",
+                "ip address    # 10.96.0.50/32\nip address delete 10.96.0.50/32 dev eth0",
+            ),
+            Cause(
+                "NoRouteToServices",
+                "node_networks",
+                "A node has no route to cluster IPs",
+                "Connections of the node's own programs look up a route before the rules translate the address. "
+                "Without a default route there is none.",
+                "curl http://10.96.0.50    # on the node: Network is unreachable\nip route add default via 10.0.0.1",
+            ),
+            Cause(
+                "ServiceCidrRouted",
+                "node_networks",
+                "A route overlaps with the Service CIDR",
+                "A VPN, for example, has a route for 10.0.0.0/8. Connections of the node's own programs to "
+                "cluster IPs then have the VPN's address as their source, or fail.",
+                "ip route    # 10.96.0.0/16 dev tun0\nip route delete 10.96.0.0/16 dev tun0",
+            ),
+            Cause(
+                "BridgeBypassesRules",
+                "node_networks",
+                "A bridge passes frames without the rules",
+                "With br_netfilter off, replies between pods of one node do not pass the translation back.",
+                "sysctl net.bridge.bridge-nf-call-iptables    # 0\nsysctl -w net.bridge.bridge-nf-call-iptables=1",
+            ),
+            Cause(
+                "HairpinOff",
+                "node_networks",
+                "A pod does not reach itself through its Service",
+                "The bridge does not send a frame back to the port from which it came, unless the port is in "
+                "hairpin mode.",
+                "cat /sys/class/net/veth1/brport/hairpin_mode    # 0\nbridge link set dev veth1 hairpin on",
+            ),
+            Cause(
+                "ReversePathFiltered",
+                "node_networks",
+                "rp_filter drops packets of pods",
+                "Packets of another node's pods arrive on another interface than the one to which the route back "
+                "leads.",
+                "sysctl net.ipv4.conf.all.rp_filter    # 1\nsysctl -w net.ipv4.conf.eth1.rp_filter=2",
+            ),
+            Cause(
+                "PodMtuTooLarge",
+                "node_networks",
+                "The MTU of pods is too large",
+                "Small requests get through and large answers do not: the tunnel between nodes adds a header.",
+                "ip link    # veth 1500, vxlan 1450\nkubectl -n kube-system edit configmap flannel    # MTU",
+            ),
+            Cause(
+                "MtuDiffers",
+                "node_networks",
+                "The MTU of nodes differs",
+                "Packets that one node sends are too large for another one.",
+                "ip link show eth0\nip link set eth0 mtu 1500",
+            ),
+            Cause(
+                "LocalhostNodePortsOff",
+                "node_networks",
+                "Node ports do not answer on 127.0.0.1",
+                "Mode iptables needs the sysctl route_localnet for this. Other modes never answer there.",
+                "curl http://127.0.0.1:30080    # on the node\nsysctl -w net.ipv4.conf.all.route_localnet=1",
+            ),
+            Cause(
+                "NodePortInUse",
+                "node_networks",
+                "A program of a node listens on a node port",
+                "The rules come before the program: clients get the Service.",
+                "ss -lntp    # 0.0.0.0:30080\n"
+                'kubectl patch service web --type json -p \'[{"op":"remove","path":"/spec/ports/0/nodePort"}]\'',
+            ),
+            Cause(
+                "ConnectionTableNearlyFull",
+                "node_networks",
+                "The connection table is nearly full",
+                "More than four fifths of the entries are in use.",
+                "sysctl net.netfilter.nf_conntrack_count\nsysctl -w net.netfilter.nf_conntrack_max=1048576",
+            ),
+        ),
+    ),
+    Section(
         "The DNS",
         (
             Cause(
@@ -850,6 +1088,31 @@ SECTIONS: tuple[Section, ...] = (
                 "Every name fails, also those of outside. The text has the reason, which is one of the causes above.",
                 "kubectl -n kube-system get pods -l k8s-app=kube-dns\n"
                 "kubectl -n kube-system rollout restart deployment/coredns",
+            ),
+            Cause(
+                "DnsNoAnswer",
+                "dns_answers",
+                "The cluster's DNS does not answer",
+                "Doctor sends one query for the Service kubernetes to the cluster IP of the DNS, from each node "
+                "and from a pod.",
+                "nslookup kubernetes.default.svc.cluster.local 10.96.0.10\n"
+                "kubectl -n kube-system rollout restart deployment coredns",
+            ),
+            Cause(
+                "DnsAnswersError",
+                "dns_answers",
+                "The cluster's DNS answers with an error",
+                "SERVFAIL: the DNS does not reach the API server, or has not finished reading Services.",
+                "nslookup kubernetes.default.svc.cluster.local 10.96.0.10    # SERVFAIL\n"
+                "kubectl -n kube-system logs -l k8s-app=kube-dns",
+            ),
+            Cause(
+                "PodAsksOtherDns",
+                "dns_answers",
+                "The resolv.conf of a pod names another DNS",
+                "The kubelet's clusterDNS is not the cluster IP of the Service kube-dns, or somebody has changed "
+                "the file.",
+                "kubectl exec web-1 -- cat /etc/resolv.conf\nkubectl -n kube-system get service kube-dns",
             ),
             Cause(
                 "SearchListCut",

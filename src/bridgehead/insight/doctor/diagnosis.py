@@ -14,13 +14,18 @@ from bridgehead.insight.findings import Finding, Severity, Unseen
 from . import (
     addresses,
     certificates,
+    connections,
+    dns_answers,
     external_names,
     headless,
     ingresses,
     load_balancers,
     names,
     networkpolicies,
+    node_networks,
+    node_rules,
     nodes,
+    packet_filters,
     pods,
     policies,
     ports,
@@ -57,8 +62,20 @@ SERVICE_CHECKS: tuple[ServiceCheck, ...] = (
     proxies.check_programming,
     networkpolicies.check_ingress,
     nodes.check_pod_addresses,
+    node_rules.check_rules,
+    node_rules.check_proxy_listeners,
+    node_rules.check_ipvs,
+    packet_filters.check_service_filters,
+    connections.check_connections,
+    node_networks.check_addresses,
+    node_networks.check_node_ports,
 )
 CLUSTER_CHECKS: tuple[ClusterCheck, ...] = (
+    node_rules.check_node_rules,
+    packet_filters.check_forwarding_filters,
+    node_networks.check_node_networks,
+    dns_answers.check_dns_answers,
+    dns_answers.check_pod_resolvers,
     names.check_dns,
     names.check_pod_settings,
     proxies.check_proxies,
@@ -70,7 +87,24 @@ CLUSTER_CHECKS: tuple[ClusterCheck, ...] = (
 )
 
 # Causes that a reading may see for a moment, because its requests are not one: a second reading confirms them.
-PASSING_CAUSES = frozenset(("EndpointSlicesBehind", "EndpointsNotMirrored", "ProxyBehind", "NoSelectorNoEndpoints"))
+PASSING_CAUSES = frozenset(
+    (
+        "EndpointSlicesBehind",
+        "EndpointsNotMirrored",
+        "ProxyBehind",
+        "NoSelectorNoEndpoints",
+        "RulesMissing",
+        "RulesForeign",
+        "RulesAltered",
+        "NodeWithoutRules",
+        "TwoProxies",
+        "RulesOfOtherMode",
+        "ProxyListenerMissing",
+        "IpvsAddressMissing",
+        "ConnectionsStale",
+        "PodRouteMissing",
+    )
+)
 _ESSENTIAL = frozenset(("services", "endpointslices", "endpoints", "pods", "nodes"))
 # Causes for which the DNS has no endpoints, and then no name resolves.
 _NO_ENDPOINTS = frozenset(("selectors", "pods", "slices"))

@@ -28,7 +28,7 @@ def check_proxies(facts: Facts) -> Iterator[Finding]:
     cluster = facts.cluster
     if not facts.has_seen_all("pods", "nodes", "leases", namespace=SYSTEM):
         return
-    pods = _proxy_pods(facts)
+    pods = proxy_pods(facts)
     if not pods and not cluster.progress:
         return  # another program has taken the place of kube-proxy
     names = sorted(node.metadata.name for node in facts.ready_nodes if _needs_proxy(node))
@@ -140,7 +140,7 @@ def _needs_proxy(node: Node) -> bool:
     )
 
 
-def _proxy_pods(facts: Facts) -> Mapping[str, Pod]:
+def proxy_pods(facts: Facts) -> Mapping[str, Pod]:
     """Return the pods of the proxy by node; the successor of a terminating pod counts."""
     key, value = LABEL
     pods = [

@@ -23,6 +23,7 @@ from bridgehead.objects.meta import ObjectKey
 
 from .catalogue import family_of
 from .diagnosis import Diagnosis, confirmed, diagnose, needs_confirmation
+from .node_reading import NodesSeen, ask_from_pod, read_nodes, read_resolvers
 from .subjects import SYSTEM, CertificateEnd, Facts, ServiceView, Target
 
 MOST_PODS: Final = 50  # whose listeners are read, of the whole cluster
@@ -44,21 +45,40 @@ async def examine(
 
     Without `namespaces` no pod is looked at. Raises Unreachable and Unauthorized, as `read_cluster` does.
     """
-    facts, certificates = await asyncio.gather(
-        read_facts(client, targets, namespace), read_certificates(client.config) if not targets else _nothing()
+    reading_nodes = asyncio.create_task(_read_nodes(client, namespaces))
+    try:
+        facts, certificates = await asyncio.gather(
+            read_facts(client, targets, namespace), read_certificates(client.config) if not targets else _nothing()
+        )
+        facts = replace(facts, certificates=certificates)
+        if namespaces is not None:
+            (listeners, unseen), answers, resolvers = await asyncio.gather(
+                read_listeners(namespaces, choose_pods(facts, diagnose(facts))),
+                ask_from_pod(namespaces, facts),
+                read_resolvers(client, facts),
+            )
+            facts = replace(facts, pod_listeners=listeners, dns_answers=answers, resolvers=resolvers, unseen=unseen)
+        nodes = await reading_nodes
+    finally:
+        reading_nodes.cancel()
+    facts = replace(
+        facts,
+        networks=nodes.networks,
+        dns_answers=(*nodes.answers, *facts.dns_answers),
+        hairpin_off=nodes.hairpin_off,
+        unseen=(*facts.unseen, *nodes.unseen),
     )
-    facts = replace(facts, certificates=certificates)
     first = diagnose(facts)
-    if namespaces is not None:
-        listeners, unseen = await read_listeners(namespaces, choose_pods(facts, first))
-        facts = replace(facts, pod_listeners=listeners, unseen=unseen)
-        first = diagnose(facts)
     if not needs_confirmation(first):
         return first
     await asyncio.sleep(CONFIRM_SECONDS)
-    again = await read_facts(client, targets, namespace)
-    second = replace(again, certificates=certificates, pod_listeners=facts.pod_listeners, unseen=facts.unseen)
+    again, nodes = await asyncio.gather(read_facts(client, targets, namespace), _read_nodes(client, namespaces))
+    second = replace(facts, cluster=again.cluster, networks=nodes.networks)
     return confirmed(first, diagnose(second))
+
+
+async def _read_nodes(client: ApiClient, namespaces: NetworkNamespaces | None) -> NodesSeen:
+    return await read_nodes(client, namespaces) if namespaces is not None else NodesSeen({}, (), {}, ())
 
 
 async def read_facts(client: ApiClient, targets: Sequence[Target], namespace: str) -> Facts:

@@ -21,6 +21,7 @@ from bridgehead.objects.endpoint_slices import Endpoint, EndpointSlice
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.objects.times import parse_time
 
+from .kernels import NodeKernel, read_kernels
 from .policy_rules import PolicyIndex
 
 SYSTEM = "kube-system"
@@ -46,6 +47,26 @@ class CertificateEnd(NamedTuple):
     not_after: float
 
 
+class DnsAnswer(NamedTuple):
+    """The answer to one query for the address of `name`. `client`: `node node1`, `pod default/web-1`.
+
+    `result`: NOERROR, NXDOMAIN, SERVFAIL, ...; "": none came within `seconds`.
+    """
+
+    client: str
+    server: str
+    name: str
+    result: str
+    seconds: float
+
+
+class Resolver(NamedTuple):
+    """The name servers in the resolv.conf of a pod."""
+
+    pod: ObjectKey
+    servers: tuple[str, ...]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Facts:
     """All that is known of a cluster. Without `targets`, all Services are examined.
@@ -59,7 +80,15 @@ class Facts:
     networks: Mapping[str, NetworkState] = field(default_factory=dict)
     pod_listeners: Mapping[ObjectKey, NetworkState] = field(default_factory=dict)
     certificates: Sequence[CertificateEnd] = ()
+    dns_answers: Sequence[DnsAnswer] = ()
+    resolvers: Sequence[Resolver] = ()
+    hairpin_off: Mapping[str, Sequence[str]] = field(default_factory=dict)  # ports of bridges, by node
     unseen: tuple[Unseen, ...] = ()
+
+    @cached_property
+    def kernels(self) -> Mapping[str, NodeKernel]:
+        """The nodes in `networks`, with the rules that they should have."""
+        return read_kernels(self.cluster, self.networks)
 
     @property
     def is_whole(self) -> bool:
@@ -99,6 +128,12 @@ class Facts:
             if (not reasons or event.reason in reasons)
             and (not uid or not event.involved_object.uid or event.involved_object.uid == uid)
         ]
+
+    @cached_property
+    def dns_addresses(self) -> set[str]:
+        """The cluster IPs of the cluster's DNS."""
+        service = self.cluster.services.get(DNS_KEY)
+        return set(cluster_addresses(service)) if service is not None else set()
 
     @cached_property
     def services_by_cluster_ip(self) -> Mapping[str, Sequence[Service]]:

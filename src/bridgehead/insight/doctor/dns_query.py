@@ -1,0 +1,41 @@
+"""Sends one DNS query over UDP and waits for the answer. Runs in a network namespace of a node or pod."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import struct
+from typing import Final, NamedTuple
+
+_TYPE_A, _CLASS_IN, _RECURSION_DESIRED = 1, 1, 0x0100
+_RCODES: Final = ("NOERROR", "FORMERR", "SERVFAIL", "NXDOMAIN", "NOTIMP", "REFUSED")
+_PORT = 53
+
+
+class Query(NamedTuple):
+    """`server`: an address. `name`: without the dot at its end. `seconds`: the bound of the wait."""
+
+    server: str
+    name: str
+    seconds: float
+
+
+def ask(query: Query) -> str:
+    """Return the response code of the answer; "" without one. Blocks."""
+    number = secrets.randbelow(1 << 16)
+    labels = b"".join(bytes((len(label),)) + label for label in query.name.encode("ascii").split(b".")) + b"\0"
+    message = struct.pack("!6H", number, _RECURSION_DESIRED, 1, 0, 0, 0) + labels
+    message += struct.pack("!2H", _TYPE_A, _CLASS_IN)
+    family = socket.AF_INET6 if ":" in query.server else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as client:
+        client.settimeout(query.seconds)
+        try:
+            client.connect((query.server, _PORT))
+            client.send(message)
+            while True:
+                answer = client.recv(4096)
+                if len(answer) >= 12 and answer[:2] == message[:2]:
+                    code = answer[3] & 0x0F
+                    return _RCODES[code] if code < len(_RCODES) else f"RCODE {code}"
+        except OSError:  # also after the time: no answer, or an ICMP error
+            return ""
