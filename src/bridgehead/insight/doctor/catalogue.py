@@ -1017,18 +1017,18 @@ SECTIONS: tuple[Section, ...] = (
                 "sysctl net.ipv4.conf.all.rp_filter    # 1\nsysctl -w net.ipv4.conf.eth1.rp_filter=2",
             ),
             Cause(
-                "PodMtuTooLarge",
-                "node_networks",
-                "The MTU of pods is too large",
-                "Small requests get through and large answers do not: the tunnel between nodes adds a header.",
-                "ip link    # veth 1500, vxlan 1450\nkubectl -n kube-system edit configmap flannel    # MTU",
-            ),
-            Cause(
                 "MtuDiffers",
                 "node_networks",
                 "The MTU of nodes differs",
                 "Packets that one node sends are too large for another one.",
                 "ip link show eth0\nip link set eth0 mtu 1500",
+            ),
+            Cause(
+                "PodMtuTooLarge",
+                "node_networks",
+                "The MTU of pods is too large",
+                "Small requests get through and large answers do not: the tunnel between nodes adds a header.",
+                "ip link    # veth 1500, vxlan 1450\nkubectl -n kube-system edit configmap flannel    # MTU",
             ),
             Cause(
                 "LocalhostNodePortsOff",
