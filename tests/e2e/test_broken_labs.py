@@ -232,7 +232,7 @@ def unknown_pool(world: World) -> Iterator[None]:
     world.patch(path, {"metadata": {"annotations": {annotation: None}}, "spec": {"type": "ClusterIP"}})
 
 
-@broken("NetworkPolicyForbidsIngress")
+@broken("NetworkPolicyForbidsIngress", "service/default/echo")
 def network_policy(world: World) -> Iterator[None]:
     world.lab.api.apply(
         "default",
@@ -267,13 +267,13 @@ def deleted_node_port(world: World) -> Iterator[None]:
 @broken("RulesMissing")
 def element_that_leads_elsewhere(world: World) -> Iterator[None]:
     command = (
-        "e='10.96.0.50 . tcp . 80 . 0'; nft delete element ip bridgehead endpoints \"{ $e }\" && "
+        "e='10.96.0.50 . tcp . 80 . 1:1'; nft delete element ip bridgehead endpoints \"{ $e }\" && "
         'nft add element ip bridgehead endpoints "{ $e : 10.244.9.9 . 80 }"'
     )
     yield from world.repaired(command)
 
 
-@broken("RulesForeign", "service/default/gone")
+@broken("RulesForeign", f"node/{NODE}")
 def element_of_no_service(world: World) -> Iterator[None]:
     yield from world.repaired(
         "nft add element ip bridgehead services '{ 10.96.7.7 . tcp . 80 comment \"default/gone:\" : drop }'"
@@ -327,7 +327,7 @@ def policy_of_docker(world: World) -> Iterator[None]:
 def firewall_that_rejects_the_rest(world: World) -> Iterator[None]:
     world.node(
         "nft 'table inet firewall { chain forward { type filter hook forward priority 10; "
-        "ct state established,related accept; iifname lo accept; reject; } }'"
+        "ct state established,related accept; iifname lo accept; reject; }; }'"
     )
     yield
     world.node("nft delete table inet firewall")
@@ -337,7 +337,7 @@ def firewall_that_rejects_the_rest(world: World) -> Iterator[None]:
 def firewall_against_the_target_port(world: World) -> Iterator[None]:
     world.node(
         "nft 'table inet firewall { chain forward { type filter hook forward priority 0; "
-        "ip daddr 10.244.0.0/16 tcp dport 80 counter drop; } }'"
+        "ip daddr 10.244.0.0/16 tcp dport 80 counter drop; }; }'"
     )
     yield
     world.node("nft delete table inet firewall")
@@ -353,7 +353,7 @@ def firewall_against_node_ports(world: World) -> Iterator[None]:
 @broken("DnsNoAnswer", "service/kube-system/kube-dns")
 def firewall_against_dns(world: World) -> Iterator[None]:
     world.node(
-        "nft 'table inet firewall { chain output { type filter hook output priority -300; udp dport 53 drop; } }'"
+        "nft 'table inet firewall { chain output { type filter hook output priority -300; udp dport 53 drop; }; }'"
     )
     yield
     world.node("nft delete table inet firewall")
@@ -387,7 +387,7 @@ def small_mtu(world: World) -> Iterator[None]:
 @broken("PodMtuTooLarge", f"node/{NODE}")
 def small_mtu_on_the_way(world: World) -> Iterator[None]:
     route = world.node("ip route show 10.244.1.0/24").strip()
-    world.node("ip link add tunnel0 mtu 1450 type dummy && ip link set tunnel0 up")
+    world.node("ip link add tunnel0 mtu 1450 type veth peer name tunnel1 && ip link set tunnel0 up")
     world.node("ip route replace 10.244.1.0/24 dev tunnel0")
     yield
     world.node(f"ip route replace {route} && ip link delete tunnel0")
@@ -433,7 +433,8 @@ def cluster_ip_on_an_interface(world: World) -> Iterator[None]:
 @broken("ReversePathFiltered", f"node/{NODE}")
 def strict_reverse_path(world: World) -> Iterator[None]:
     route = world.node("ip route show 10.244.1.0/24").strip()
-    world.node("ip link add second0 type dummy && ip link set second0 up && sysctl -qw net.ipv4.conf.eth0.rp_filter=1")
+    world.node("ip link add second0 type veth peer name second1 && ip link set second0 up")
+    world.node("sysctl -qw net.ipv4.conf.eth0.rp_filter=1")
     world.node("ip route replace 10.244.1.0/24 dev second0")
     yield
     world.node(f"ip route replace {route} && ip link delete second0 && sysctl -qw net.ipv4.conf.eth0.rp_filter=0")

@@ -827,6 +827,14 @@ SECTIONS: tuple[Section, ...] = (
                 "ls /proc/net/ip_vs    # No such file\nmodprobe ip_vs",
             ),
             Cause(
+                "IptablesVariantsMixed",
+                "node_rules",
+                "iptables-legacy and nf_tables have KUBE-* chains",
+                "The proxy's image uses another variant of iptables than a program before it. Packets pass the "
+                "rules of both.",
+                "iptables-legacy-save | grep KUBE-\niptables-legacy -t nat -F",
+            ),
+            Cause(
                 "NodeWithoutRules",
                 "node_rules",
                 "A node has no rules at all",
@@ -872,14 +880,6 @@ SECTIONS: tuple[Section, ...] = (
                 "The proxy's mode was changed without a clean-up. Rules that nobody keeps up to date lead to "
                 "pods that are gone.",
                 "iptables-save | grep KUBE-\nkube-proxy --cleanup",
-            ),
-            Cause(
-                "IptablesVariantsMixed",
-                "node_rules",
-                "iptables-legacy and nf_tables have KUBE-* chains",
-                "The proxy's image uses another variant of iptables than a program before it. Packets pass the "
-                "rules of both.",
-                "iptables-legacy-save | grep KUBE-\niptables-legacy -t nat -F",
             ),
             Cause(
                 "ProxyListenerMissing",

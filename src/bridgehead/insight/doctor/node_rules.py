@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from bridgehead.insight.expectations import service_of
 from bridgehead.insight.facts.network_state import Section
 from bridgehead.insight.findings import Finding, Severity
 from bridgehead.insight.rulesets.comparison import Difference, Kind, rules_mode
@@ -107,6 +108,23 @@ def check_node_rules(facts: Facts) -> Iterator[Finding]:
             )
         if Kind.OTHER_MODE in by_kind:
             yield from _other_modes(node, facts)
+        yield from _of_no_service(node, facts)
+
+
+def _of_no_service(node: NodeKernel, facts: Facts) -> Iterator[Finding]:
+    """Yield a finding for rules of Services that do not exist."""
+    known = {str(key) for key in facts.cluster.services}
+    foreign = [each for each in node.differences if each.kind in _FOREIGN]
+    found = [each for each in foreign if not each.service or str(service_of(each.service)) not in known]
+    if found:
+        yield make_finding(
+            "RulesForeign",
+            node.subject,
+            f"The kernel of node {node.name} has rules of Services that do not exist. {found[0].text}",
+            fix=_repair(node, facts),
+            evidence=_lines(node, found),
+            severity=Severity.DEGRADED,
+        )
 
 
 def _other_modes(node: NodeKernel, facts: Facts) -> Iterator[Finding]:
