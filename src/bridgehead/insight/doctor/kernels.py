@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from bridgehead.insight.expectations import Expectations, expect_node, service_of
-from bridgehead.insight.facts.cluster_state import ClusterState
+from bridgehead.insight.facts.cluster_state import OTHER_NAMESPACES, ClusterState
 from bridgehead.insight.facts.network_state import RULES, Interface, Listening, NetworkState, Route, Section
 from bridgehead.insight.proxies import LABEL
 from bridgehead.insight.rulesets.comparison import Difference, compare
@@ -22,6 +22,7 @@ from bridgehead.insight.rulesets.reading import read_rules
 from .filter_rules import Filters
 
 T = TypeVar("T")
+SYSTEM = "kube-system"
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -106,7 +107,9 @@ class NodeKernel:
     def differences(self) -> Sequence[Difference]:
         """The differences between the kernel's rules and the expected ones; () if either is not known."""
         cluster = self._cluster
-        is_known = all(map(cluster.has_seen, ("services", "nodes", "configmaps", "leases", "pods")))
+        kinds = ("services", "nodes", "configmaps", "leases", "pods")
+        is_known = all(cluster.has_seen(kind, SYSTEM) for kind in kinds)
+        is_known &= cluster.has_seen("services", OTHER_NAMESPACES)
         if not is_known or not self.has_proxy or not self.sees_rules:
             return ()
         return compare(self.expected, self.rules)
@@ -126,7 +129,7 @@ class NodeKernel:
         key, value = LABEL
         return self.name in self._cluster.progress or any(
             pod.spec.node_name == self.name and pod.metadata.labels.get(key) == value
-            for pod in self._cluster.pods_in("kube-system")
+            for pod in self._cluster.pods_in(SYSTEM)
         )
 
     @cached_property

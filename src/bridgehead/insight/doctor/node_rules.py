@@ -113,6 +113,8 @@ def check_node_rules(facts: Facts) -> Iterator[Finding]:
 
 def _of_no_service(node: NodeKernel, facts: Facts) -> Iterator[Finding]:
     """Yield a finding for rules of Services that do not exist."""
+    if not facts.is_whole:
+        return  # those may be of host ports of pods that were not read
     known = {str(key) for key in facts.cluster.services}
     foreign = [each for each in node.differences if each.kind in _FOREIGN]
     found = [each for each in foreign if not each.service or str(service_of(each.service)) not in known]
