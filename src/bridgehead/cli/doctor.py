@@ -1,7 +1,10 @@
 """Show why a Service does not work: the first cause, its evidence and the fix.
 
 Without a name, all Services are examined, and the parts of the cluster that all of them need. The command reads the
-API, and the listening sockets of some pods; it changes nothing. Parts that may not be read are listed.
+API, the kernels of nodes and the listening sockets of some pods, and sends a DNS query from nodes and from a pod; it
+changes nothing. Parts that may not be read are listed.
+
+`--machine` examines this machine instead, before there is a lab: the requirements of a lab, of proxy modes and of pods.
 
 Exits 0 when nothing is broken, 1 when something is or a named Service cannot be read, 2 for a wrong command line.
 Docs: docs/troubleshooting.md.
@@ -11,6 +14,7 @@ Examples:
     bridgehead doctor
     bridgehead doctor service/web
     bridgehead doctor -n shop svc/api:80 -o json
+    bridgehead doctor --machine
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -26,6 +31,7 @@ from bridgehead.objects.names import check_dns1123_label
 
 from .cluster_access import Cluster, Kubeconfig, Name, Namespace, StateDir, choose_cluster
 from .failures import fail, reporting_failures
+from .lab_options import reporting_errors
 
 if TYPE_CHECKING:
     from bridgehead.insight.doctor.diagnosis import Diagnosis
@@ -47,12 +53,18 @@ def command(
     explain: Annotated[
         str | None, typer.Option(metavar="CAUSE", show_default=False, help="Explain a cause and exit.")
     ] = None,
+    machine: Annotated[bool, typer.Option("--machine", help="Examine this machine, not a cluster.")] = False,
     kubeconfig: Kubeconfig = None,
     name: Name = None,
     state_dir: StateDir = None,
 ) -> None:
     if explain is not None:
         sys.stdout.write(_explanation(explain))
+        return
+    if machine:
+        if targets or namespace is not None or all_namespaces:
+            fail("doctor", "--machine excludes names of Services, -n and -A", 2)
+        _examine_machine(output, state_dir)
         return
     try:
         names = [parse_target(text) for text in _joined(targets or [])]
@@ -76,6 +88,22 @@ def command(
 
     sys.stdout.write(render_json(diagnosis) if output == "json" else render_text(diagnosis))
     if diagnosis.is_broken or diagnosis.unknown:
+        raise typer.Exit(1)
+
+
+def _examine_machine(output: str, state_dir: Path | None) -> None:
+    from bridgehead.lab import state_directories
+    from bridgehead.lab.machine_checks import examine_machine
+
+    from .machine_report import is_fit, render_json, render_text
+
+    if output not in ("text", "json"):
+        fail("doctor", f"-o {output}: text or json is possible", 2)
+    with reporting_errors():
+        root = state_directories.find_files(state_directories.DEFAULT_NAME, state_dir).root
+        requirements = list(examine_machine(root))
+    sys.stdout.write(render_json(requirements) if output == "json" else render_text(requirements))
+    if not is_fit(requirements):
         raise typer.Exit(1)
 
 

@@ -13,6 +13,7 @@ from bridgehead.client import ClientConfig
 from bridgehead.client.errors import Forbidden, Unreachable
 from bridgehead.insight.doctor import reading
 from bridgehead.insight.doctor.diagnosis import diagnose
+from bridgehead.insight.doctor.node_reading import NodesSeen
 from bridgehead.insight.doctor.reading import choose_pods, examine, read_certificates
 from bridgehead.insight.doctor.report import render_text
 from bridgehead.insight.doctor.subjects import Target
@@ -95,7 +96,15 @@ def _fast(monkeypatch):
             return NetworkState(unseen={Section.LISTENERS: "no program ss"})
         return NetworkState(listeners=listeners)
 
+    async def nothing(*_: Any) -> tuple[()]:
+        return ()
+
+    async def no_nodes(*_: Any) -> NodesSeen:
+        return NodesSeen({}, (), {}, ())
+
     monkeypatch.setattr(reading, "read_network", read)
+    for name, stand_in in (("read_nodes", no_nodes), ("ask_from_pod", nothing), ("read_resolvers", nothing)):
+        monkeypatch.setattr(reading, name, stand_in)  # test_node_reading.py has these
     monkeypatch.setattr(reading, "CONFIRM_SECONDS", 0.0)
 
 
