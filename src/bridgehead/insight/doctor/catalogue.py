@@ -1327,6 +1327,7 @@ this page.
     bridgehead doctor                  # the whole cluster
     bridgehead doctor service/web      # one Service; service/web:80 one port of it
     bridgehead doctor -o json          # findings, verdicts of all Services, and what could not be looked at
+    bridgehead doctor --machine        # this machine, before there is a lab
 
 The exit code is 0 when nothing is broken, 1 when something is or when a named Service cannot be read, and 2 for a
 wrong command line. In each example the first line shows the cause and the last one is the remedy.
