@@ -13,6 +13,7 @@ import ipaddress
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import msgspec
@@ -28,6 +29,9 @@ _HOOKS = {"PREROUTING": "prerouting", "INPUT": "input", "FORWARD": "forward", "O
 # Tables of this project and of kube-proxy, whose rules are compared with the expected ones elsewhere.
 _OWN_TABLES = ("bridgehead", "kube-proxy")
 _UNKNOWN = -1  # a port that has an unknown name
+# Chains of proxies. Of packets without their mark, which pod to pod ones are, they accept none.
+_OWN_CHAINS = "KUBE-"
+_OWN_RULES = f"-A {_OWN_CHAINS}"
 _WELL_KNOWN = {"http": 80, "https": 443, "domain": 53, "ssh": 22, "http-alt": 8080}
 
 
@@ -109,7 +113,7 @@ class Filters:
                         saved.add((family, table))
         self.tables += _parse_nftables(state.nftables, saved)
 
-    @property
+    @cached_property
     def may_drop(self) -> bool:
         """Whether any rule or policy drops at all."""
         return any(
@@ -118,16 +122,23 @@ class Filters:
             for chain in table.chains.values()
         )
 
+    @cached_property
+    def _base_chains(self) -> Mapping[tuple[str, int], Sequence[tuple[FilterTable, Chain]]]:
+        """Base chains by hook and family."""
+        found: dict[tuple[str, int], list[tuple[FilterTable, Chain]]] = {}
+        for table in self.tables:
+            for chain in table.chains.values():
+                for family in table.families if chain.hook else ():
+                    found.setdefault((chain.hook, family), []).append((table, chain))
+        return found
+
     def find_drop(self, packet: Packet, hook: str, before: int | None = None) -> Drop | None:
         """Return what is certain to drop a packet at a hook. `before`: only base chains of a lower priority."""
-        for table in self.tables:
-            if packet.family not in table.families:
-                continue
-            for chain in table.chains.values():
-                if chain.hook == hook and (before is None or chain.priority < before):
-                    drop = _Walk(table, packet).base(chain)
-                    if drop is not None:
-                        return drop
+        for table, chain in self._base_chains.get((hook, packet.family), ()):
+            if before is None or chain.priority < before:
+                drop = _Walk(table, packet).base(chain)
+                if drop is not None:
+                    return drop
         return None
 
 
@@ -288,22 +299,30 @@ def _parse_iptables(listing: bytes, family: int, variant: str) -> dict[str, Filt
         line = raw.decode(errors="replace")
         if line.startswith("*"):
             table = line[1:].strip()
+            if table == "nat":  # it drops nothing
+                current = None
+                tables[table] = FilterTable("", ())
+                continue
             keyword = "ip6" if family == 6 else "ip"
             current = FilterTable(f"{variant} table {keyword} {table}", (family,))
             tables[table] = current
         elif line.startswith(":") and current is not None:
             name, policy, *_ = (*line[1:].split(), "", "")
+            if name.startswith(_OWN_CHAINS):
+                continue
             hook = _HOOKS.get(name, "") if policy in ("ACCEPT", "DROP") else ""
             current.chains[name] = Chain(name, [], hook, _PRIORITIES.get(table, 0), policy.lower())
         elif current is not None and number < _MOST_RULES:
             text = line[line.index("-A ") :] if "-A " in line else ""
-            words = _words(text)
+            words = _words(text) if not text.startswith(_OWN_RULES) else []
             if len(words) > 1 and words[1] in current.chains:
                 current.chains[words[1]].rules.append(_iptables_rule(words[2:], text))
     return tables
 
 
 def _words(line: str) -> list[str]:
+    if '"' not in line:
+        return line.split()
     try:
         return shlex.split(line)
     except ValueError:
@@ -346,6 +365,8 @@ def _iptables_verdict(word: str, value: str) -> tuple[str, str]:
         case "RETURN":
             return "return", ""
         case "LOG" | "MARK" | "CONNMARK" | "NFLOG" | "TCPMSS" | "CT" | "NOTRACK" | "CHECKSUM" | "DSCP" | "TRACE":
+            return "", ""
+        case _ if value.startswith(_OWN_CHAINS):
             return "", ""
         case "DNAT" | "SNAT" | "MASQUERADE" | "REDIRECT" | "TPROXY" | "NFQUEUE" | "QUEUE":
             return "unknown", ""

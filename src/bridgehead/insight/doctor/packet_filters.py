@@ -100,7 +100,16 @@ def _find_general_drop(node: NodeKernel, facts: Facts) -> Drop | None:
 
 
 def _can_drop(node: NodeKernel) -> bool:
-    return node.has_proxy and node.has_seen(*_NEEDED) and node.filters.may_drop
+    # With masqueradeAll, all packets have the mark that the proxy's own rules accept.
+    return node.memo(
+        ("can drop",),
+        lambda: (
+            node.has_proxy
+            and node.has_seen(*_NEEDED)
+            and not node.expected.config.masquerade_all
+            and node.filters.may_drop
+        ),
+    )
 
 
 def _passages(node: NodeKernel, frontend: Frontend, facts: Facts) -> Iterator[_Passage]:
