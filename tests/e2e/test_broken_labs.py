@@ -386,7 +386,7 @@ def small_mtu(world: World) -> Iterator[None]:
 
 
 @broken("PodMtuTooLarge", f"node/{NODE}")
-def small_mtu_on_the_way(world: World) -> Iterator[None]:
+def small_mtu_of_a_tunnel(world: World) -> Iterator[None]:
     route = world.node("ip route show 10.244.1.0/24").strip()
     world.node("ip link add tunnel0 mtu 1450 type veth peer name tunnel1 && ip link set tunnel0 up")
     world.node("ip route replace 10.244.1.0/24 dev tunnel0")

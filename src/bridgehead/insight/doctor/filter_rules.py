@@ -314,13 +314,13 @@ def _parse_iptables(listing: bytes, family: int, variant: str) -> dict[str, Filt
             current.chains[name] = Chain(name, [], hook, _PRIORITIES.get(table, 0), policy.lower())
         elif current is not None and number < _MOST_RULES:
             text = line[line.index("-A ") :] if "-A " in line else ""
-            words = _words(text) if not text.startswith(_OWN_RULES) else []
-            if len(words) > 1 and words[1] in current.chains:
-                current.chains[words[1]].rules.append(_iptables_rule(words[2:], text))
+            argv = _arguments(text) if not text.startswith(_OWN_RULES) else []
+            if len(argv) > 1 and argv[1] in current.chains:
+                current.chains[argv[1]].rules.append(_iptables_rule(argv[2:], text))
     return tables
 
 
-def _words(line: str) -> list[str]:
+def _arguments(line: str) -> list[str]:
     if '"' not in line:
         return line.split()
     try:
@@ -332,31 +332,31 @@ def _words(line: str) -> list[str]:
 _PLAIN_MODULES = ("tcp", "udp", "sctp", "comment", "conntrack", "state", "mark", "multiport", "addrtype")
 
 
-def _iptables_rule(words: Sequence[str], text: str) -> FilterRule:
+def _iptables_rule(argv: Sequence[str], text: str) -> FilterRule:
     conditions: list[Condition] = []
     verdict = target = ""
     negated = False
     index = 0
-    while index < len(words):
-        word, value = words[index], words[index + 1] if index + 1 < len(words) else ""
+    while index < len(argv):
+        option, value = argv[index], argv[index + 1] if index + 1 < len(argv) else ""
         index += 1
-        if word == "!":
+        if option == "!":
             negated = True
             continue
-        if word in ("-j", "-g"):
-            verdict, target = _iptables_verdict(word, value)
+        if option in ("-j", "-g"):
+            verdict, target = _iptables_verdict(option, value)
             break  # options of the target follow
-        if word.startswith("-"):
+        if option.startswith("-"):
             has_value = bool(value) and not value.startswith("-") and value != "!"
             index += has_value
-            condition = _iptables_condition(word, value)
+            condition = _iptables_condition(option, value)
             if condition is not None:
                 conditions.append(condition._replace(negated=negated))
         negated = False
     return FilterRule(tuple(conditions), verdict, target, text)
 
 
-def _iptables_verdict(word: str, value: str) -> tuple[str, str]:
+def _iptables_verdict(option: str, value: str) -> tuple[str, str]:
     match value:
         case "ACCEPT":
             return "accept", ""
@@ -370,15 +370,15 @@ def _iptables_verdict(word: str, value: str) -> tuple[str, str]:
             return "", ""
         case "DNAT" | "SNAT" | "MASQUERADE" | "REDIRECT" | "TPROXY" | "NFQUEUE" | "QUEUE":
             return "unknown", ""
-    return "goto" if word == "-g" else "jump", value
+    return "goto" if option == "-g" else "jump", value
 
 
-def _iptables_condition(word: str, value: str) -> Condition | None:
-    match word:
+def _iptables_condition(option: str, value: str) -> Condition | None:
+    match option:
         case "-s" | "-d":
-            return Condition("saddr" if word == "-s" else "daddr", (_network(value),))
+            return Condition("saddr" if option == "-s" else "daddr", (_network(value),))
         case "-i" | "-o":
-            return Condition("iif" if word == "-i" else "oif", (value,))
+            return Condition("iif" if option == "-i" else "oif", (value,))
         case "-p":
             return Condition("proto", (value,))
         case "--dport" | "--dports" | "--destination-port" | "--destination-ports":

@@ -159,7 +159,7 @@ async def _resolver(client: ApiClient, pod: Pod) -> Resolver | None:
         )
         if code == 0:
             lines = (line.split() for line in output.decode(errors="replace").splitlines())
-            servers = [printable(words[1], 100) for words in lines if len(words) > 1 and words[0] == "nameserver"]
+            servers = [printable(line[1], 100) for line in lines if len(line) > 1 and line[0] == "nameserver"]
             return Resolver(pod.key, tuple(servers[:8]))
     return None
 

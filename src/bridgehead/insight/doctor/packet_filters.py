@@ -24,7 +24,7 @@ _NEEDED = (Section.NFTABLES, Section.IPTABLES, Section.ROUTES, Section.INTERFACE
 
 
 class _Passage(NamedTuple):
-    """A packet at a hook. `what`: whose it is, in words."""
+    """A packet at a hook. `what`: the packets that it stands for, as text."""
 
     packet: Packet
     hook: str
@@ -187,8 +187,10 @@ def _device(node: NodeKernel, address: str) -> str:
 
 def _packet_text(passage: _Passage) -> str:
     packet = passage.packet
-    ways = "".join(f" {name} {value}" for name, value in (("iif", packet.iif), ("oif", packet.oif)) if value)
-    return f"{packet.protocol} {packet.source} -> {packet.destination} port {packet.port}{ways}, hook {passage.hook}"
+    interfaces = "".join(f" {name} {value}" for name, value in (("iif", packet.iif), ("oif", packet.oif)) if value)
+    return (
+        f"{packet.protocol} {packet.source} -> {packet.destination} port {packet.port}{interfaces}, hook {passage.hook}"
+    )
 
 
 def _accepting(drop: Drop) -> str:

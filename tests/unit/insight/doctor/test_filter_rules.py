@@ -20,7 +20,9 @@ PACKET = Packet(
 def iptables(*rules: str, policy: str = "ACCEPT", chains: str = "", variant: str = "iptables") -> Filters:
     lines = ["*filter", f":FORWARD {policy} [0:0]", *(f":{name} - [0:0]" for name in chains.split()), *rules, "COMMIT"]
     listing = {4: "\n".join(lines).encode()}
-    return Filters(NetworkState(**{variant.replace("-", "_"): listing}))
+    if variant == "iptables":
+        return Filters(NetworkState(iptables=listing))
+    return Filters(NetworkState(iptables_legacy=listing))
 
 
 def nft(*rules: list[Any], policy: str = "accept", name: str = "fw", **chain: Any) -> Filters:
@@ -85,7 +87,9 @@ def test_iptables_that_may_let_pass(rules):
 
 
 def test_the_policy_of_a_chain():
-    assert iptables(policy="DROP").find_drop(PACKET, "forward").is_policy
+    drop = iptables(policy="DROP").find_drop(PACKET, "forward")
+    assert drop is not None
+    assert drop.is_policy
     assert iptables("-A FORWARD -o veth7 -j ACCEPT", policy="DROP").find_drop(PACKET, "forward") is None
     assert iptables(policy="DROP").find_drop(PACKET, "input") is None
 
