@@ -481,3 +481,15 @@ def test_w50_a_connection_is_traced_to_its_pod_or_to_the_step_where_it_dies(web:
     report, code = trace("empty")
     assert (report["works"], code) == (False, 1)
     assert report["verdict"].startswith("Dies at the step rules: the Service has no ready endpoint"), report["verdict"]
+
+
+def test_doctor_finds_no_fault_in_the_rules(web: Web) -> None:
+    web.publish("sound")
+    web.ns.programmed("sound")
+
+    def causes() -> set[str]:
+        done = web.lab.command("doctor", "service/sound", "-n", web.ns.name, "-o", "json")
+        assert done.stdout, done.stderr
+        return {each["cause"] for each in json.loads(done.stdout)["findings"]}
+
+    eventually(lambda: not causes(), message=f"doctor finds {causes()}")

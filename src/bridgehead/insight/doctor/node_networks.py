@@ -39,7 +39,7 @@ def check_node_networks(facts: Facts) -> Iterator[Finding]:
         yield from _localhost_node_ports(node)
         yield from _connection_table(node)
         yield from _pod_routes(node, pods, facts)
-        yield from _reverse_path(node, kernels, facts)
+        yield from _reverse_path(node, kernels)
         yield from _service_routes(node, facts)
         yield from _pod_mtu(node, pods)
     yield from _uplinks(kernels.values())
@@ -64,10 +64,11 @@ def _pods_by_node(facts: Facts) -> Mapping[str, Sequence[tuple[Pod, Address]]]:
 
 
 def _forwarding(node: NodeKernel, pods: Mapping[str, Sequence[tuple[Pod, Address]]], facts: Facts) -> Iterator[Finding]:
-    names = ["net/ipv4/ip_forward"]
-    if 6 in node.expected.settings.families and node.sysctl("net/ipv6/conf/all/disable_ipv6") != 1:
+    families = node.expected.settings.families
+    names = ["net/ipv4/ip_forward"] if 4 in families else []
+    if 6 in families and node.sysctl("net/ipv6/conf/all/disable_ipv6") != 1:
         names.append("net/ipv6/conf/all/forwarding")
-    if node.sysctl(names[0]) == 1:
+    if node.sysctl("net/ipv4/ip_forward") == 1 and 4 in families:
         used = {_device(node, address) for found in pods.values() for _, address in found if address.version == 4}
         names += [f"net/ipv4/conf/{name}/forwarding" for name in sorted(used & node.interfaces.keys())]
     off = [name for name in names if node.sysctl(name) == 0]
@@ -79,7 +80,9 @@ def _forwarding(node: NodeKernel, pods: Mapping[str, Sequence[tuple[Pod, Address
             "of its pods are cut off.",
             fix=f"sysctl -w {_dotted(off[0])}=1",
             evidence=[f"{_dotted(name)} = 0" for name in off],
-            severity=Severity.BROKEN if off[0] == names[0] or len(facts.kernels) == 1 else Severity.DEGRADED,
+            severity=Severity.BROKEN
+            if off[0] == "net/ipv4/ip_forward" or len(facts.kernels) == 1
+            else Severity.DEGRADED,
         )
 
 
@@ -160,7 +163,7 @@ def _connection_table(node: NodeKernel) -> Iterator[Finding]:
     )
 
 
-def _reverse_path(node: NodeKernel, kernels: Mapping[str, NodeKernel], facts: Facts) -> Iterator[Finding]:
+def _reverse_path(node: NodeKernel, kernels: Mapping[str, NodeKernel]) -> Iterator[Finding]:
     """Yield a finding if packets from another node's pods arrive on an interface that the kernel does not expect."""
     everywhere = node.sysctl("net/ipv4/conf/all/rp_filter") or 0
     if not node.has_seen(Section.ROUTES, Section.SYSCTLS):

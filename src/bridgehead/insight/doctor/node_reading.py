@@ -98,9 +98,12 @@ class _Reading:
         late = [name for name in nodes[:MOST_NODES] if name not in self._networks and name not in self._reasons]
         reasons = self._reasons | dict.fromkeys(late, f"no answer within {_ALL_SECONDS:g} s")
         unseen = [Unseen(f"the kernel of {_joined(found)}", why) for why, found in _grouped(reasons).items()]
+        halves: dict[tuple[str, str], list[str]] = {}
         for name, state in sorted(self._networks.items()):
             for why, sections in _grouped({str(key): value for key, value in state.unseen.items()}).items():
-                unseen.append(Unseen(f"{_joined(sections)} of node {name}", why))
+                halves.setdefault((_joined(sections), why), []).append(name)
+        for (sections_text, why), names in halves.items():
+            unseen.append(Unseen(f"{sections_text} of node{'s' if len(names) > 1 else ''} {_joined(names)}", why))
         if len(nodes) > MOST_NODES:
             unseen.append(Unseen(f"the kernels of {len(nodes) - MOST_NODES} more nodes", f"{MOST_NODES} are looked at"))
         return NodesSeen(self._networks, tuple(sorted(self._answers)), self._hairpin, tuple(unseen))

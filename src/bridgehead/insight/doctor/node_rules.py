@@ -42,7 +42,7 @@ def check_rules(view: ServiceView, facts: Facts) -> Iterator[Finding]:
             continue
         node, differences = found[0]
         nodes = names_of(each.name for each, _ in found)
-        is_broken = cause == "RulesMissing" and len(found) == len(facts.kernels) and _lacks_all(differences)
+        is_broken = cause == "RulesMissing" and len(found) == len(facts.kernels) and _lacks_frontend(differences)
         consequence = "its rules lack what the Service needs" if cause == "RulesMissing" else "there are foreign rules"
         yield view.finding(
             cause,
@@ -53,7 +53,7 @@ def check_rules(view: ServiceView, facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _lacks_all(differences: Sequence[Difference]) -> bool:
+def _lacks_frontend(differences: Sequence[Difference]) -> bool:
     return any(difference.kind is Kind.MISSING_FRONTEND for difference in differences)
 
 
