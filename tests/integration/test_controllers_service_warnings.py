@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -11,12 +12,24 @@ import pytest
 from bridgehead.client import ApiClient, EventRecorder
 from bridgehead.controllers.endpoints.endpoints_controller import EndpointsController
 from bridgehead.controllers.endpoints.endpointslice_controller import EndpointSliceController
+from bridgehead.controllers.endpoints.healed_events_controller import HealedEventsController
 from bridgehead.controllers.endpoints.mirroring import EndpointSliceMirroringController
 from bridgehead.controllers.endpoints.service_warnings_controller import ServiceWarningsController
 from bridgehead.controllers.shared import Informers
 from bridgehead.insight.troubled_services import find_troubled_services
 from bridgehead.objects.core import Event
-from bridgehead.objects.kinds import ENDPOINT_SLICES, ENDPOINTS, EVENTS, NODES, PODS, SERVICE_ACCOUNTS, SERVICES, Kind
+from bridgehead.objects.kinds import (
+    ENDPOINT_SLICES,
+    ENDPOINTS,
+    EVENTS,
+    LEASES,
+    NODES,
+    PODS,
+    SERVICE_ACCOUNTS,
+    SERVICES,
+    Kind,
+)
+from bridgehead.objects.progress import ModeInUse, Versions, lease_changes, lease_name, new_lease
 
 from .api_world import ApiWorld, api_world, running, until_seen
 
@@ -42,6 +55,14 @@ class World:
             parts = [make(client, informers, recorder) for make in others]
             warnings = ServiceWarningsController(client, informers, recorder, delay=0.5)
             async with running(*(part.run() for part in (informers, recorder, *parts, warnings))):
+                yield
+
+    @contextlib.asynccontextmanager
+    async def healing(self) -> AsyncIterator[None]:
+        async with ApiClient(self._api.config) as client:
+            informers = Informers(client)
+            healed = HealedEventsController(client, informers, EventRecorder(client, "test"))
+            async with running(informers.run(), healed.run()):
                 yield
 
     async def create(self, kind: Kind[Any], name: str, **fields: Any) -> None:
@@ -104,3 +125,35 @@ async def test_events_come_and_go_with_the_trouble(world: World) -> None:
     async with world.controllers():
         await world.until({"late": "SelectorMatchesNothing"})
     assert len(seen) == before + 1, "no Event was made again"
+
+
+async def test_events_of_balancers_and_proxies_go_with_their_cause(world: World) -> None:
+    async def warn(kind: str, name: str, reason: str) -> None:
+        about = {"kind": kind, "name": name, **({"namespace": "default"} if kind == "Service" else {})}
+        event = {"involvedObject": about, "reason": reason, "type": "Warning", "message": "why"}
+        await world.create(EVENTS, f"{name}.1", **event)
+
+    def seen() -> set[str]:
+        return {event.involved_object.name for event in world.events.items()}
+
+    wrong, right = ModeInUse("nftables", "ipvs", "no IPVS"), ModeInUse("nftables", "nftables")
+    for name in ("first", "second", "third"):
+        spec = {"type": "LoadBalancer", "ports": [{"port": 80}]}
+        await world.create(SERVICES, name, spec=spec)
+        await warn("Service", name, "AllocationFailed")
+    for node, mode in (("node1", wrong), ("node2", wrong), ("node3", right)):
+        await world.client.create(LEASES, new_lease(node, Versions(1, 1), time.time(), None, mode=mode))
+        await warn("Node", node, "ProxyModeUnavailable")
+
+    async def give_address(name: str) -> None:
+        status = {"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}}
+        await world.client.patch(SERVICES, name, "default", status, subresource="status")
+
+    await give_address("third")
+    async with world.healing():
+        # Healed before the controller started:
+        await until_seen(lambda: seen() == {"first", "second", "node1", "node2"}, world.events)
+        await give_address("first")
+        changes = lease_changes("node1", Versions(2, 2), time.time(), mode=right)
+        await world.client.patch(LEASES, lease_name("node1"), "kube-system", changes)
+        await until_seen(lambda: seen() == {"second", "node2"}, world.events)

@@ -65,9 +65,9 @@ class Settings:
     cluster_signing_seconds: float = 365 * 24 * 3600.0
 
 
-# Names are those of kube-controller-manager's `--controllers`, but for host-path-provisioner and
-# service-warnings-controller, which it does not have. The garbage collector comes last: it shares the
-# informers of other controllers, and keeps only the metadata of all other kinds.
+# Names are those of kube-controller-manager's `--controllers`, but for host-path-provisioner,
+# service-warnings-controller and healed-events-controller, which it does not have. The garbage collector comes last: it
+# shares the informers of other controllers, and keeps only the metadata of all other kinds.
 CONTROLLERS: dict[str, Entry] = {
     "scheduler": Entry("scheduling.scheduler", "Scheduler", "default-scheduler"),
     "deployment-controller": Entry("workloads.deployment_controller", "DeploymentController", "deployment-controller"),
@@ -108,6 +108,9 @@ CONTROLLERS: dict[str, Entry] = {
     ),
     "service-warnings-controller": Entry(
         "endpoints.service_warnings_controller", "ServiceWarningsController", SERVICE_WARNINGS
+    ),
+    "healed-events-controller": Entry(
+        "endpoints.healed_events_controller", "HealedEventsController", "healed-events-controller"
     ),
     "node-lifecycle-controller": Entry(
         "nodes.node_lifecycle_controller",

@@ -3,7 +3,8 @@
 - Controllers: `endpoints_controller` (with `subsets`), `endpointslice_controller` and `mirroring` (with `slice_plan`,
   `slice_cache`, `slice_writer`).
 - Zone hints: `zone_hints`, with the CPUs of each zone from `topology`.
-- Events of Services in trouble: `service_warnings_controller`, `service_troubles`.
+- Events of Services in trouble: `service_warnings_controller`, `service_troubles`; `healed_events_controller` deletes
+  those of balancers and proxies.
 - Pods of a Service: `service_pods`, `memberships`, `endpoint_pods`.
 - Time of writes: `pace`, `trigger_times`.
 """
