@@ -23,6 +23,8 @@ from bridgehead.balancer.bgp.exabgp_listening import Listening
 from bridgehead.balancer.bgp.exabgp_messages import Answer, Request
 from bridgehead.balancer.bgp.exabgp_session import Session
 
+pytestmark = pytest.mark.integration
+
 LOOPBACK = ipaddress.ip_address("127.0.0.1")
 SETTINGS = SessionSettings(LOOPBACK, LOOPBACK, 1179, 64512, 64513, "127.0.0.1", next_hops={4: "127.0.0.1", 6: "::1"})
 MARKER = b"\xff" * 16

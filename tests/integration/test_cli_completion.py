@@ -14,6 +14,8 @@ from bridgehead import cli
 from bridgehead.lab import state_directories
 from bridgehead.lab.plan import LabConfig
 
+pytestmark = pytest.mark.integration
+
 
 def script(shell: str, capsys: pytest.CaptureFixture[str]) -> str:
     with pytest.raises(SystemExit) as end:

@@ -17,6 +17,8 @@ from bridgehead.yaml_loader import load
 from tests.unit.apiserver.customresources.definitions import define, definition, version
 from tests.unit.apiserver.world import TABLE, Answer, World, open_world
 
+pytestmark = pytest.mark.integration
+
 REGISTRATION = "/apis/admissionregistration.k8s.io/v1"
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 PODS = "/api/v1/namespaces/default/pods"
