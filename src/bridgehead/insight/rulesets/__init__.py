@@ -11,5 +11,5 @@ meanings            a sentence for each kind of rule
 nft_listing         tables, chains and elements in nft's JSON; nft_text: their text
 report              rules as text and as JSON
 rendering           the rules of a mode that is not in use
-comparison          the differences to the rules that a node should have: `compare`
+comparison          the differences to the rules that a node should have: `compare`; ipvs_comparison: of mode ipvs
 """

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 
 import msgspec
 
@@ -27,7 +27,8 @@ from bridgehead.proxy.nftables.render import Renderer as NftablesRenderer
 from bridgehead.proxy.nftables.render import TableSpec
 from bridgehead.proxy.userspace.redirects import TABLE, guards, is_carried, redirect, sides
 
-from .entries import Entry, KernelFrontend, NodeRules, RulesMode
+from .entries import Entry, IpvsObjects, KernelFrontend, NodeRules, RulesMode
+from .ipvs_comparison import find_alterations
 from .known import destination_text
 from .meanings import rule_meaning
 
@@ -46,6 +47,9 @@ class Kind(enum.StrEnum):
     FOREIGN_BACKEND = "foreign backend"
     OTHER_VERDICT = "other verdict"  # reject for drop, or the other way round
     CHAIN = "chain"  # rules were added, removed or changed
+    VIRTUAL_SERVER = "virtual server"  # chooses backends in another way, or is missing on an address of the node
+    SET_ELEMENT = "set element"  # of an IP set, missing or foreign
+    ADDRESS = "address"  # of kube-ipvs0, missing or foreign
     OTHER_MODE = "other mode"  # rules of a mode that is not in use
 
 
@@ -88,6 +92,8 @@ def compare(expected: Expectations, rules: NodeRules) -> list[Difference]:
     if expected.is_bridgehead and mode is not RulesMode.KUBE_PROXY_NFTABLES:
         named = {difference.service for difference in found}
         found += (one for one in _compare_chains(expected, rules, mode) if not one.service or one.service not in named)
+    if mode is RulesMode.IPVS and rules.ipvs is not None:
+        found += _compare_ipvs(expected, rules.ipvs, {difference.frontend for difference in found} - {None}, unread)
     return found[:_MOST]
 
 
@@ -191,6 +197,18 @@ def _foreign(key: FrontendKey, present: KernelFrontend, rules: NodeRules) -> Dif
         frontend=key,
         evidence=lines,
     )
+
+
+def _compare_ipvs(
+    expected: Expectations, objects: IpvsObjects, reported: Set[FrontendKey | None], unread: Set[str]
+) -> Iterator[Difference]:
+    for one in find_alterations(expected, objects):
+        # Of Services that were not read, objects cannot be known, and some have the name of no Service.
+        is_known = not unread or (one.service and str(service_of(one.service)) not in unread)
+        if is_known and one.frontend not in reported:
+            yield Difference(
+                kind=Kind(one.part), text=one.text, service=one.service, frontend=one.frontend, evidence=one.lines
+            )
 
 
 # --- Chains --------------------------------------------------------------------------------------------------

@@ -9,9 +9,11 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 import msgspec
 
+from bridgehead.insight.facts.network_state import VirtualServer
 from bridgehead.proxy.address_texts import AddressPort
 from bridgehead.proxy.frontends import FrontendKey
 
@@ -24,6 +26,7 @@ class Mechanism(enum.StrEnum):
     IPTABLES_LEGACY = "iptables-legacy"
     IPVS = "ipvs"
     IP_SET = "ip set"
+    ADDRESS = "address"
     LISTENER = "listener"
 
 
@@ -43,8 +46,9 @@ class RulesMode(enum.StrEnum):
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """One line of a node's rules.
 
-    `container`: `table ip bridgehead, map services`, `table ip nat, chain KUBE-SVC-XYZ`, `virtual server`, `set NAME`.
-    `text`: the line as nft, iptables-save, ipvsadm, ipset or ss print it. `meaning`: one sentence. `frontend`: the
+    `container`: `table ip bridgehead, map services`, `table ip nat, chain KUBE-SVC-XYZ`, `virtual server`, `set NAME`,
+    `interface kube-ipvs0`.
+    `text`: the line as nft, iptables-save, ipvsadm, ipset, ip or ss print it. `meaning`: one sentence. `frontend`: the
     destination address whose connections pass the line; None if many do. `service`: `namespace/name:port`, and
     `namespace/pod/name:port` for a host port; "" if the line is there for all Services. `backend`: `address:port` if
     the line leads to one backend. `packets` and `bytes`: None if the line has no counter.
@@ -79,18 +83,31 @@ class KernelFrontend(msgspec.Struct, frozen=True, kw_only=True):
     chains: tuple[str, ...] = ()
 
 
+class IpvsObjects(NamedTuple):
+    """The kernel's objects of mode ipvs. `elements`: set and element, as ipset prints them.
+
+    `interfaces`: the addresses of each interface of the node, without prefix lengths; None: not read.
+    """
+
+    servers: tuple[VirtualServer, ...]
+    elements: tuple[tuple[str, str], ...]
+    interfaces: Mapping[str, tuple[str, ...]] | None
+
+
 @dataclass(frozen=True, kw_only=True)
 class NodeRules:
     """A node's rules for Services, in the order in which connections pass them.
 
     `frontends`: by mode, the destinations that its rules serve. `unexplained`: lines in chains of service proxies that
-    belong to no Service that is expected there. `problems`: parts that could not be understood, a line each.
+    belong to no Service that is expected there. `problems`: parts that could not be understood, a line each. `ipvs`:
+    None unless there are rules of mode ipvs.
     """
 
     entries: tuple[Entry, ...] = ()
     frontends: Mapping[RulesMode, Mapping[FrontendKey, KernelFrontend]] = field(default_factory=dict)
     unexplained: tuple[Entry, ...] = ()
     problems: tuple[str, ...] = ()
+    ipvs: IpvsObjects | None = None
 
     @property
     def modes(self) -> tuple[RulesMode, ...]:

@@ -13,7 +13,7 @@ from bridgehead.objects.addresses import join_host_port
 from bridgehead.proxy.address_texts import AddressPort
 from bridgehead.proxy.frontends import Frontend, FrontendKey
 
-from .entries import Entry, KernelFrontend, Mechanism, RulesMode
+from .entries import Entry, IpvsObjects, KernelFrontend, Mechanism, RulesMode
 
 LONGEST = 2000  # characters of a line
 
@@ -31,7 +31,6 @@ class Known:
         for address in cluster_ips:
             self.addresses.setdefault(address, "")
         self._owners = {frontend.owner for frontend in self.frontends.values()}
-        self._endpoints: dict[AddressPort, list[str]] = {}
 
     def owner(self, key: FrontendKey) -> str:
         """Return the Service port that should have this destination; "" if none should."""
@@ -58,6 +57,7 @@ class Found:
     unexplained: list[Entry] = field(default_factory=list)
     frontends: dict[RulesMode, dict[FrontendKey, KernelFrontend]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    ipvs: IpvsObjects | None = None
 
     def add(
         self,

@@ -41,10 +41,11 @@ def read_rules(
             is_ipvs |= listing.mode is RulesMode.IPVS
             read_chains(listing, known, found)
     if is_ipvs or state.virtual_servers:
-        read_virtual_servers(state.virtual_servers, state.ip_sets, known, found)
+        read_virtual_servers(state.virtual_servers, state.ip_sets, state.interfaces, known, found)
     return NodeRules(
         entries=tuple(found.entries),
         frontends=found.frontends,
         unexplained=tuple(found.unexplained),
         problems=tuple(sorted(set(found.problems))),
+        ipvs=found.ipvs,
     )

@@ -1,20 +1,21 @@
-"""Virtual servers of IPVS and the IP sets of mode ipvs, as explained lines.
+"""Virtual servers of IPVS, and the IP sets and addresses of mode ipvs, as explained lines.
 
 proxy/ipvs/README.md lists the sets. Pure: no I/O, no clock, no randomness.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
 
-from bridgehead.insight.facts.network_state import Destination, VirtualServer
+from bridgehead.insight.facts.network_state import Destination, Interface, VirtualServer
 from bridgehead.objects.addresses import join_host_port
 from bridgehead.proxy.address_texts import AddressPort, Family
 from bridgehead.proxy.frontends import ANY_LOCAL, FrontendKey
 from bridgehead.proxy.ipvs import sets
+from bridgehead.proxy.ipvs.transaction import DUMMY
 
-from .entries import KernelFrontend, Mechanism, RulesMode
+from .entries import IpvsObjects, KernelFrontend, Mechanism, RulesMode
 from .known import UNKNOWN, Found, Known, destination_text
 
 _MODE = RulesMode.IPVS
@@ -42,6 +43,11 @@ _MEANINGS = {
 }
 
 
+_BASES: Final[Mapping[str, tuple[str, Family]]] = {
+    sets.in_family(base, family): (base, family) for base in _MEANINGS for family in (4, 6)
+}
+
+
 class SetElement(NamedTuple):
     """An element as `ipset save` prints it. `name`: of the set; `base`: without the family; `text`: the element."""
 
@@ -49,6 +55,11 @@ class SetElement(NamedTuple):
     base: str
     family: Family
     text: str
+
+    @classmethod
+    def of(cls, name: str, text: str) -> SetElement:
+        """Return an element of a set of this mode. Raises KeyError for another set."""
+        return cls(name, *_BASES[name], text)
 
     @property
     def endpoint(self) -> tuple[str, str, int] | None:
@@ -71,20 +82,26 @@ class SetElement(NamedTuple):
 
 def parse_sets(listing: bytes) -> Iterator[SetElement]:
     """Yield the elements of this mode's sets, from `ipset save`."""
-    names = {sets.in_family(base, family): (base, family) for base in _MEANINGS for family in (4, 6)}
     for line in listing.decode(errors="replace").splitlines():
         match line.split(" ", 2):
-            case ["add", name, text] if name in names:
-                yield SetElement(name, *names[name], text)
+            case ["add", name, text] if name in _BASES:
+                yield SetElement.of(name, text)
 
 
-def read_virtual_servers(servers: Iterable[VirtualServer], ip_sets: bytes, known: Known, found: Found) -> None:
-    """Add the lines of virtual servers and sets, and what they serve."""
+def read_virtual_servers(
+    servers: Iterable[VirtualServer], ip_sets: bytes, interfaces: Iterable[Interface], known: Known, found: Found
+) -> None:
+    """Add the lines of virtual servers, of sets and of kube-ipvs0, and what they serve.
+
+    `interfaces`: all of the node, or none if they were not read.
+    """
     elements = list(parse_sets(ip_sets))
     servers = list(servers)
+    addresses = {one.name: tuple(text.partition("/")[0] for text in one.addresses) for one in interfaces}
     if not elements and not servers:
         return
-    keys = _Keys(elements, known)
+    found.ipvs = IpvsObjects(tuple(servers), tuple((one.name, one.text) for one in elements), addresses or None)
+    keys = DestinationKeys(elements, known)
     served = found.frontends.setdefault(_MODE, {})
     served.update(_frontends(servers, elements, keys, known))
     owners = {key: frontend.service for key, frontend in served.items()}
@@ -94,9 +111,11 @@ def read_virtual_servers(servers: Iterable[VirtualServer], ip_sets: bytes, known
         _server(server, key, owners.get(key, "") if key is not None else "", known, found)
     for element in elements:
         _set_element(element, keys, known, found)
+    for address in addresses.get(DUMMY, ()):
+        _address(address, known, found)
 
 
-class _Keys:
+class DestinationKeys:
     """The Frontends of addresses and ports: an address of the node with a node port is none of its own."""
 
     def __init__(self, elements: Iterable[SetElement], known: Known) -> None:
@@ -124,9 +143,20 @@ class _Keys:
         is_node_port = (key.family, protocol, port) in self._node_ports or key.node_port in self._known.frontends
         return key.node_port if is_node_port else key
 
+    def of_element(self, element: SetElement) -> FrontendKey | None:
+        """Return the Frontend that an element of a set is there for; None if it is there for many, or for a backend."""
+        if element.base in (sets.LOOP_BACK, sets.HEALTH_CHECK, sets.BOUND):
+            return None
+        if element.endpoint is not None:
+            return self.of(*element.endpoint)
+        if not element.text.isdigit():
+            return None
+        protocol = "udp" if element.base.endswith("UDP") else "tcp"
+        return FrontendKey(ANY_LOCAL[element.family], protocol, int(element.text))
+
 
 def _frontends(
-    servers: Iterable[VirtualServer], elements: Iterable[SetElement], keys: _Keys, known: Known
+    servers: Iterable[VirtualServer], elements: Iterable[SetElement], keys: DestinationKeys, known: Known
 ) -> dict[FrontendKey, KernelFrontend]:
     by_mark = {(server.family, server.mark): _serving(server.destinations) for server in servers if server.mark}
     cluster: dict[FrontendKey, tuple[AddressPort, ...]] = {}
@@ -218,18 +248,11 @@ def destination_line(one: Destination) -> str:
     ).rstrip()
 
 
-def _set_element(element: SetElement, keys: _Keys, known: Known, found: Found) -> None:
-    endpoint, key = element.endpoint, None
+def _set_element(element: SetElement, keys: DestinationKeys, known: Known, found: Found) -> None:
+    key = keys.of_element(element)
     service, explained = "", True
-    if element.base in (sets.LOOP_BACK, sets.HEALTH_CHECK):
-        pass  # of a backend or of a Service, not of one destination
-    elif endpoint is not None:
-        key = keys.of(*endpoint)
-    elif element.base == sets.BOUND:
+    if element.base == sets.BOUND:
         service, explained = known.addresses.get(element.text, ""), known.explains(address=element.text)
-    elif element.text.isdigit():
-        protocol = "udp" if element.base.endswith("UDP") else "tcp"
-        key = FrontendKey(ANY_LOCAL[element.family], protocol, int(element.text))
     if key is not None:
         service, explained = known.owner(key), known.explains(key)
     meaning = _MEANINGS.get(element.base, "")
@@ -242,4 +265,16 @@ def _set_element(element: SetElement, keys: _Keys, known: Known, found: Found) -
         frontend=key,
         service=service,
         explained=explained,
+    )
+
+
+def _address(address: str, known: Known, found: Found) -> None:
+    found.add(
+        _MODE,
+        Mechanism.ADDRESS,
+        f"interface {DUMMY}",
+        f"inet{'6' if ':' in address else ''} {address}/{128 if ':' in address else 32} scope global {DUMMY}",
+        f"The node receives packets to {address}, and IPVS sees them.",
+        service=known.addresses.get(address, ""),
+        explained=known.explains(address=address),
     )

@@ -44,7 +44,13 @@ _FAMILIES = {4: "ip", 6: "ip6"}
 _SECTIONS = {
     "nftables": (Section.NFTABLES,),
     "iptables": (Section.IPTABLES, Section.IPTABLES_LEGACY),
-    "ipvs": (Section.IPTABLES, Section.IPTABLES_LEGACY, Section.IP_SETS, Section.VIRTUAL_SERVERS),
+    "ipvs": (
+        Section.IPTABLES,
+        Section.IPTABLES_LEGACY,
+        Section.IP_SETS,
+        Section.VIRTUAL_SERVERS,
+        Section.INTERFACES,
+    ),
     "userspace": (Section.NFTABLES, Section.LISTENERS),
 }
 

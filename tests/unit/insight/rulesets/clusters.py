@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bridgehead.insight.expectations import Expectations, expect_node
 from bridgehead.insight.facts.cluster_state import ClusterState, by_key
-from bridgehead.insight.facts.network_state import Destination, Listening, NetworkState, VirtualServer
+from bridgehead.insight.facts.network_state import Destination, Interface, Listening, NetworkState, VirtualServer
 from bridgehead.objects.core import ConfigMap, Node, Pod, Service
 from bridgehead.objects.endpoint_slices import EndpointSlice
 from bridgehead.objects.progress import ModeInUse, Progress, Versions
@@ -187,7 +187,17 @@ def _ipvs(expected: Expectations) -> NetworkState:
         for server, scheduling in transaction.servers.items()
     )  # fmt: skip
     sets = [f"add {name} {element}" for name, elements in transaction.added.items() for element in sorted(elements)]
-    return NetworkState(iptables=_saved(transaction.rules), virtual_servers=servers, ip_sets="\n".join(sets).encode())
+    own = tuple(f"{address}/{64 if ':' in address else 24}" for address in expected.facts.addresses)
+    bound = tuple(f"{address}/{128 if ':' in address else 32}" for address in transaction.bound)
+    return NetworkState(
+        iptables=_saved(transaction.rules),
+        virtual_servers=servers,
+        ip_sets="\n".join(sets).encode(),
+        interfaces=(
+            Interface(name="eth0", index=2, mtu=1500, is_up=True, addresses=own),
+            Interface(name="kube-ipvs0", index=3, mtu=1500, is_up=False, addresses=bound, kind="dummy"),
+        ),
+    )
 
 
 def _userspace(expected: Expectations) -> NetworkState:

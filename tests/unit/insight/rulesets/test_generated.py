@@ -91,3 +91,38 @@ def test_a_virtual_server_that_is_gone_is_found(data: st.DataObject, chance: ran
     del servers[chance.randrange(len(servers))]
     changed = msgspec.structs.replace(kernel, virtual_servers=tuple(servers))
     assert compare(expected, read(expected, changed)) != []
+
+
+@examples(30)
+@given(st.data(), st.randoms(use_true_random=False))
+def test_an_element_or_address_of_ipvs_that_is_gone_is_found(data: st.DataObject, chance: random.Random) -> None:
+    expected = expect(data.draw(clusters("ipvs")))
+    kernel = kernel_of(expected)
+    elements = kernel.ip_sets.splitlines()
+    *others, dummy = kernel.interfaces
+    addresses = list(dummy.addresses)
+    if not elements:
+        return
+    removed = chance.randrange(len(elements) + len(addresses))
+    if removed < len(elements):
+        del elements[removed]
+    else:
+        del addresses[removed - len(elements)]
+    dummy = msgspec.structs.replace(dummy, addresses=tuple(addresses))
+    changed = msgspec.structs.replace(kernel, ip_sets=b"\n".join(elements), interfaces=(*others, dummy))
+    assert compare(expected, read(expected, changed)) != []
+
+
+@examples(30)
+@given(st.data(), st.randoms(use_true_random=False))
+def test_another_scheduler_or_persistence_is_found(data: st.DataObject, chance: random.Random) -> None:
+    expected = expect(data.draw(clusters("ipvs")))
+    kernel = kernel_of(expected)
+    servers = list(kernel.virtual_servers)
+    if not servers:
+        return
+    index = chance.randrange(len(servers))
+    change = chance.choice(({"scheduler": "wlc"}, {"persistent_seconds": 77}))
+    servers[index] = msgspec.structs.replace(servers[index], **change)
+    changed = msgspec.structs.replace(kernel, virtual_servers=tuple(servers))
+    assert compare(expected, read(expected, changed)) != []
