@@ -120,7 +120,7 @@ class _IpvsProxy(_Proxy):
     def _answer_sctp(pod: str, server: socket.socket) -> None:
         while True:
             connection, peer = server.accept()
-            with connection:
+            with connection, contextlib.suppress(OSError):  # of a client that has closed it already
                 connection.sendall(f"{pod} from {peer[0]}".encode())
 
     def connect_sctp(self, where: str, address: str, port: int, times: int, source_port: int = 0) -> list[str]:

@@ -173,7 +173,7 @@ class _Finder:
             protocol=connection.protocol,
             destination=connection.destination,
             client=connection.source,
-            client_name=self.name(connection.source.address),
+            client_name=self._client_name(node, connection),
             backend=backend,
             backend_name=f"proxy of {node}" if is_relayed_later else self.name(backend.address) if backend else "",
             state=connection.state,
@@ -184,6 +184,12 @@ class _Finder:
             is_unreplied=connection.is_unreplied or connection.state in _OPENING,
             problem=problem,
         )
+
+    def _client_name(self, node: str, connection: Connection) -> str:
+        """Return what of the cluster has the client's address. A node of mode ipvs connects from the Service's own."""
+        source = connection.source.address
+        is_own = source == connection.destination.address and source not in self._pods
+        return f"node {node}" if is_own else self.name(source)
 
     def _relay(self, node: str, connection: Connection, nodes: tuple[str, ...]) -> Flow | None:
         """Return the connection of a proxy in mode userspace to a backend that only one Service port has."""

@@ -17,7 +17,9 @@ from .kernels import NodeKernel
 from .proxies import proxy_pods
 from .subjects import SYSTEM, Facts, ServiceView, kubectl, make_finding, names_of
 
-_MISSING = (Kind.MISSING_FRONTEND, Kind.MISSING_BACKEND, Kind.OTHER_VERDICT, Kind.CHAIN)
+_OF_IPVS = (Kind.VIRTUAL_SERVER, Kind.SET_ELEMENT)
+_MISSING = (Kind.MISSING_FRONTEND, Kind.MISSING_BACKEND, Kind.OTHER_VERDICT, Kind.CHAIN, *_OF_IPVS)
+_ALTERED = (Kind.CHAIN, *_OF_IPVS, Kind.ADDRESS)  # without a Service
 _FOREIGN = (Kind.FOREIGN_FRONTEND, Kind.FOREIGN_BACKEND)
 _KUBE_PROXY = "kube-proxy"  # of nftables
 _MOST_DIFFERENCES = 4  # shown
@@ -32,7 +34,8 @@ def check_rules(view: ServiceView, facts: Facts) -> Iterator[Finding]:
         return
     missing, foreign = [], []
     for node in facts.kernels.values():
-        own = node.differences_by_service.get(str(view.key), ())
+        # `check_ipvs` finds missing addresses.
+        own = [one for one in node.differences_by_service.get(str(view.key), ()) if one.kind is not Kind.ADDRESS]
         if any(difference.kind in _MISSING for difference in own):
             missing.append((node, [each for each in own if each.kind in _MISSING]))
         elif own:
@@ -95,8 +98,7 @@ def check_node_rules(facts: Facts) -> Iterator[Finding]:
                 fix=_repair(node, facts),
                 evidence=[each.text for each in by_kind[Kind.NO_RULES]],
             )
-        elif Kind.CHAIN in by_kind:
-            found = by_kind[Kind.CHAIN]
+        elif found := [difference for kind in _ALTERED for difference in by_kind.get(kind, ())]:
             yield make_finding(
                 "RulesAltered",
                 node.subject,
@@ -246,7 +248,7 @@ def check_ipvs(view: ServiceView, facts: Facts) -> Iterator[Finding]:
         if node.sysctl("net/ipv4/vs/expire_quiescent_template") != 0:
             continue
         for server in node.state.virtual_servers:
-            if (server.protocol, server.address, server.port) in keys and server.persistent_seconds:
+            if (server.protocol, server.address, server.port) in keys and server.persistent_seconds is not None:
                 draining = [each for each in server.destinations if not each.weight and each.active + each.inactive]
                 if draining:
                     yield view.finding(

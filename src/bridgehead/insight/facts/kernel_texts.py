@@ -77,8 +77,11 @@ def _address_port(address: str, port: str) -> AddressPort:
     return AddressPort(str(ipaddress.ip_address(address)), int(port))
 
 
-def parse_virtual_servers(lines: Iterable[str]) -> tuple[VirtualServer, ...]:
-    """Return the virtual servers of /proc/net/ip_vs. Numbers are hexadecimal, but for weights and connections."""
+def parse_virtual_servers(lines: Iterable[str], ticks: int = 0) -> tuple[VirtualServer, ...]:
+    """Return the virtual servers of /proc/net/ip_vs. Numbers are hexadecimal, but for weights and connections.
+
+    `ticks`: of the kernel's clock in a second (HZ), in which it shows the time of persistence; 0: unknown.
+    """
     found: list[VirtualServer] = []
     destinations: list[Destination] = []
     for line in lines:
@@ -97,7 +100,7 @@ def parse_virtual_servers(lines: Iterable[str]) -> tuple[VirtualServer, ...]:
                     )
                 )
             elif fields[0] in ("TCP", "UDP", "SCTP", "FWM"):
-                server = _parse_virtual_server(fields)
+                server = _parse_virtual_server(fields, ticks)
                 _close(found, destinations)
                 found.append(server)
     _close(found, destinations)
@@ -112,9 +115,11 @@ def _close(found: list[VirtualServer], destinations: list[Destination]) -> None:
     destinations.clear()
 
 
-def _parse_virtual_server(fields: list[str]) -> VirtualServer:
-    """Return a server: `TCP  0A600001:0050 rr persistent 10800 FFFFFFFF`. Raises ValueError, IndexError."""
-    seconds = int(fields[fields.index("persistent") + 1]) if "persistent" in fields else None
+def _parse_virtual_server(fields: list[str], ticks: int) -> VirtualServer:
+    """Return a server: `TCP  0A600001:0050 rr persistent 1080000 FFFFFFFF`. Raises ValueError, IndexError."""
+    seconds = None
+    if "persistent" in fields:
+        seconds = int(fields[fields.index("persistent") + 1]) // ticks if ticks else 0
     if fields[0] == "FWM":
         return VirtualServer(mark=int(fields[1], 16), scheduler=fields[2], persistent_seconds=seconds)
     address, port = _hexadecimal(fields[1])

@@ -44,6 +44,7 @@ _SAVE: Final = {
     6: ("ip6tables-nft-save", "ip6tables-save", "ip6tables-legacy-save"),
 }
 _SOCKET_FILES: Final = {"tcp": ("tcp", "tcp6"), "udp": ("udp", "udp6")}
+_CLOCK_MONOTONIC_COARSE: Final = 6  # linux/time.h
 _SOCKET_LINK: Final = re.compile(r"socket:\[(\d+)\]")
 # A kernel without the subsystem, or without its module.
 _NO_SUBSYSTEM: Final = frozenset(
@@ -223,9 +224,14 @@ def _read_ip_sets(state: NetworkState) -> None:
 def _read_virtual_servers(state: NetworkState) -> None:
     try:
         with open("/proc/net/ip_vs", encoding="ascii", errors="replace") as lines:
-            state.virtual_servers = parse_virtual_servers(lines)
+            state.virtual_servers = parse_virtual_servers(lines, _ticks_per_second())
     except FileNotFoundError:
         raise _Absent from None
+
+
+def _ticks_per_second() -> int:
+    """Return the kernel's HZ: its coarse clocks advance with each tick."""
+    return round(1 / time.clock_getres(_CLOCK_MONOTONIC_COARSE))
 
 
 def _read_connections(state: NetworkState) -> None:

@@ -118,7 +118,7 @@ class Destination(msgspec.Struct, frozen=True, kw_only=True):
 class VirtualServer(msgspec.Struct, frozen=True, kw_only=True):
     """A virtual server of IPVS, at an address and port or, if `mark` is not 0, for packets with a mark.
 
-    `persistent_seconds`: None without persistence.
+    `persistent_seconds`: None without persistence; 0: the time is unknown.
     """
 
     protocol: str = ""

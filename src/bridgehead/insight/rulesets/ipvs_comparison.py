@@ -16,7 +16,7 @@ from bridgehead.insight.expectations import Expectations
 from bridgehead.insight.facts.network_state import VirtualServer
 from bridgehead.network.ipvs import Destination, Load, Scheduling, Server
 from bridgehead.network.uapi.ip_vs import IP_VS_SVC_F_SCHED2
-from bridgehead.proxy.address_texts import family_of, is_loopback
+from bridgehead.proxy.address_texts import canonical_address, family_of, is_loopback
 from bridgehead.proxy.frontends import FrontendKey
 from bridgehead.proxy.ipvs import sets
 from bridgehead.proxy.ipvs.readback import KernelState
@@ -53,11 +53,15 @@ def find_alterations(expected: Expectations, objects: IpvsObjects) -> Iterator[A
     if not expected.is_bridgehead:
         return  # the sets of another proxy are not all the same
     kernel = _kernel_state(objects)
+    timeless = {_server_of(one) for one in objects.servers if one.persistent_seconds == 0}
     node_addresses = _node_addresses(expected, objects)
     renderer = Renderer(expected.settings, expected.config.ipvs)
     transaction = renderer.full(expected.table, expected.table.cluster_ips(), kernel, node_addresses)
     keys = DestinationKeys([SetElement.of(*one) for one in objects.elements], known)
     for server, scheduling in sorted(transaction.servers.items()):
+        is_timeless = server in timeless and scheduling.persistent > 0
+        if is_timeless and kernel.servers[server][0]._replace(persistent=scheduling.persistent) == scheduling:
+            continue
         yield from _server(server, scheduling, kernel, keys, known, has_addresses=objects.interfaces is not None)
     for changes, verb in ((transaction.added, "lacks"), (transaction.removed, "also has")):
         for name in sorted(changes):
@@ -70,7 +74,8 @@ def find_alterations(expected: Expectations, objects: IpvsObjects) -> Iterator[A
 def _node_addresses(expected: Expectations, objects: IpvsObjects) -> list[str]:
     if objects.interfaces is None:
         return list(expected.facts.addresses)
-    return [one for name, addresses in objects.interfaces.items() if name != DUMMY for one in addresses]
+    found = (one for name, addresses in objects.interfaces.items() if name != DUMMY for one in addresses)
+    return list(filter(None, map(canonical_address, found)))
 
 
 def _kernel_state(objects: IpvsObjects) -> KernelState:
@@ -101,7 +106,8 @@ def _server_of(one: VirtualServer) -> Server:
 def _scheduling(one: VirtualServer) -> Scheduling:
     # /proc does not show the flags of schedulers.
     flags = IP_VS_SVC_F_SCHED2 if one.scheduler == "mh" else 0
-    return Scheduling(one.scheduler, one.persistent_seconds or 0, flags)
+    persistent = -1 if one.persistent_seconds == 0 else one.persistent_seconds or 0
+    return Scheduling(one.scheduler, persistent, flags)
 
 
 def _addresses(expected: Expectations, objects: IpvsObjects, known: Known) -> Iterator[Alteration]:
@@ -147,7 +153,7 @@ def _virtual_server(server: Server, scheduling: Scheduling) -> VirtualServer:
         mark=server.mark,
         family=server.family,
         scheduler=scheduling.scheduler,
-        persistent_seconds=scheduling.persistent or None,
+        persistent_seconds=max(scheduling.persistent, 0) if scheduling.persistent else None,
     )
 
 

@@ -5,14 +5,17 @@ proxy/ipvs/README.md lists the sets. Pure: no I/O, no clock, no randomness.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from bridgehead.insight.facts.network_state import Destination, Interface, VirtualServer
+from bridgehead.network.ipvs import Server
 from bridgehead.objects.addresses import join_host_port
 from bridgehead.proxy.address_texts import AddressPort, Family
 from bridgehead.proxy.frontends import ANY_LOCAL, FrontendKey
 from bridgehead.proxy.ipvs import sets
+from bridgehead.proxy.ipvs.readback import KernelState, Ownership
 from bridgehead.proxy.ipvs.transaction import DUMMY
 
 from .entries import IpvsObjects, KernelFrontend, Mechanism, RulesMode
@@ -43,6 +46,10 @@ _MEANINGS = {
 }
 
 
+# What the mode writes. Other programs, and images whose programs print sets, may write anything.
+_is_wellformed = re.compile(
+    r"\d{1,5}|[0-9a-f.:]+(?:,(?:tcp|udp|sctp):\d{1,5}(?:,[0-9a-f.:/]+)?)?(?: skbmark 0x[0-9a-f]+/0x[0-9a-f]+)?"
+).fullmatch
 _BASES: Final[Mapping[str, tuple[str, Family]]] = {
     sets.in_family(base, family): (base, family) for base in _MEANINGS for family in (4, 6)
 }
@@ -60,6 +67,11 @@ class SetElement(NamedTuple):
     def of(cls, name: str, text: str) -> SetElement:
         """Return an element of a set of this mode. Raises KeyError for another set."""
         return cls(name, *_BASES[name], text)
+
+    @property
+    def is_wellformed(self) -> bool:
+        """Whether the mode writes such elements."""
+        return bool(_is_wellformed(self.text))
 
     @property
     def endpoint(self) -> tuple[str, str, int] | None:
@@ -96,11 +108,13 @@ def read_virtual_servers(
     `interfaces`: all of the node, or none if they were not read.
     """
     elements = list(parse_sets(ip_sets))
-    servers = list(servers)
+    servers = list(_of_proxies(servers, elements, known))
     addresses = {one.name: tuple(text.partition("/")[0] for text in one.addresses) for one in interfaces}
     if not elements and not servers:
         return
-    found.ipvs = IpvsObjects(tuple(servers), tuple((one.name, one.text) for one in elements), addresses or None)
+    found.ipvs = IpvsObjects(
+        tuple(servers), tuple((one.name, one.text) for one in elements if one.is_wellformed), addresses or None
+    )
     keys = DestinationKeys(elements, known)
     served = found.frontends.setdefault(_MODE, {})
     served.update(_frontends(servers, elements, keys, known))
@@ -113,6 +127,23 @@ def read_virtual_servers(
         _set_element(element, keys, known, found)
     for address in addresses.get(DUMMY, ()):
         _address(address, known, found)
+
+
+def _of_proxies(
+    servers: Iterable[VirtualServer], elements: Iterable[SetElement], known: Known
+) -> Iterator[VirtualServer]:
+    """Leave out the virtual servers of other programs: those at addresses and with marks that the sets do not have."""
+    kernel = KernelState()
+    for element in elements:
+        kind = sets.wanted(element.family)[element.name]
+        if element.is_wellformed:
+            kernel.sets.setdefault(element.name, (kind, set()))[1].add(element.text)
+    is_ours = Ownership(kernel)
+    for one in servers:
+        key = FrontendKey(one.address, one.protocol, one.port)
+        is_expected = not one.mark and (known.explains(key) or known.explains(key.node_port))
+        if is_expected or is_ours(Server(one.family, one.address, one.protocol, one.port, one.mark)):
+            yield one
 
 
 class DestinationKeys:
@@ -204,8 +235,9 @@ def _server(server: VirtualServer, key: FrontendKey | None, service: str, known:
     clients = " for clients in the cluster" if server.mark else ""
     count = len(_serving(server.destinations))
     meaning = f"Connections to {where}{clients}: one of {count} backends, by scheduler {server.scheduler}."
-    if server.persistent_seconds:
-        meaning = f"{meaning[:-1]}; a client keeps its backend for {server.persistent_seconds} s."
+    if server.persistent_seconds is not None:
+        duration = f" for {server.persistent_seconds} s" if server.persistent_seconds else ""
+        meaning = f"{meaning[:-1]}; a client keeps its backend{duration}."
     head = server_line(server)
     found.add(
         _MODE, Mechanism.IPVS, "virtual server", head, meaning, frontend=key, service=service, explained=explained
@@ -236,8 +268,8 @@ def server_line(server: VirtualServer) -> str:
         if server.mark
         else f"{server.protocol.upper():<4} {join_host_port(server.address, server.port)}"
     )
-    persistent = f" persistent {server.persistent_seconds}" if server.persistent_seconds else ""
-    return f"{where} {server.scheduler}{persistent}"
+    persistent = f" persistent {server.persistent_seconds or ''}" if server.persistent_seconds is not None else ""
+    return f"{where} {server.scheduler}{persistent}".rstrip()
 
 
 def destination_line(one: Destination) -> str:
@@ -250,11 +282,11 @@ def destination_line(one: Destination) -> str:
 
 def _set_element(element: SetElement, keys: DestinationKeys, known: Known, found: Found) -> None:
     key = keys.of_element(element)
-    service, explained = "", True
+    service, explained = "", element.is_wellformed
     if element.base == sets.BOUND:
         service, explained = known.addresses.get(element.text, ""), known.explains(address=element.text)
     if key is not None:
-        service, explained = known.owner(key), known.explains(key)
+        service, explained = known.owner(key), known.explains(key) and explained
     meaning = _MEANINGS.get(element.base, "")
     found.add(
         _MODE,

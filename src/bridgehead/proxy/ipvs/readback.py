@@ -50,7 +50,8 @@ class Ownership:
                 parts = element.partition(" ")[0].split(",")
                 if len(parts) > 1:
                     protocol, _, number = parts[1].partition(":")
-                    self._endpoints.add((parts[0], protocol, int(number)))
+                    if number.isdigit():  # another program may have added ICMP, whose numbers are "8/0"
+                        self._endpoints.add((parts[0], protocol, int(number)))
                 elif kind.kind == "hash:ip":
                     self._addresses.add(parts[0])
                 else:

@@ -92,7 +92,7 @@ def test_virtual_servers() -> None:
 IP Virtual Server version 1.2.1 (size=4096)
 Prot LocalAddress:Port Scheduler Flags
   -> RemoteAddress:Port Forward Weight ActiveConn InActConn
-TCP  0A600001:0050 rr persistent 10800 FFFFFFFF
+TCP  0A600001:0050 rr persistent 2700000 FFFFFFFF
   -> 0AF40102:1F90      Masq    1      2          3
   -> 0AF40203:1F90      Route   0      0          0
 UDP  [fd00:0010:0096:0000:0000:0000:0000:000a]:0035 wrr
@@ -101,7 +101,7 @@ FWM  00000005 sh
   -> [fd00:0010:0244:0001:0000:0000:0000:0002]:0000      Tunnel  1      0          0
 SCTP 0A600002:0051 rr
 """
-    assert parse_virtual_servers(text.splitlines()) == (
+    assert parse_virtual_servers(text.splitlines(), 250) == (
         VirtualServer(
             protocol="tcp",
             address="10.96.0.1",
