@@ -197,7 +197,7 @@ def test_a_trace_names_a_foreign_real_server(cluster: InsightWorld) -> None:
 
 
 def test_expected_fates_backends_and_clients_are_the_real_ones(world: InsightWorld) -> None:
-    """Node ports, source ranges, traffic policies, affinity, hairpin and Services without endpoints, of every origin."""
+    """Node ports, source ranges, traffic policies, affinity, hairpin, Services without endpoints; from every origin."""
     found = world.compare(seed=28, count=EACH)
     assert not found["differences"], "\n".join(found["differences"])
     assert sum(found["fates"].values()) == EACH

@@ -246,7 +246,8 @@ def _element_body(element: str, *, with_mark: bool) -> bytes:
         return _be16(IPSET_ATTR_PORT, int(first)) if first.isdigit() else _ip(IPSET_ATTR_IP, first)
     protocol, _, port = rest[0].partition(":")
     body = _ip(IPSET_ATTR_IP, first) + _be16(IPSET_ATTR_PORT, int(port))
-    body += attribute(IPSET_ATTR_PROTO, bytes([PROTOCOLS[protocol]]))
+    number = PROTOCOLS[protocol] if protocol in PROTOCOLS else int(protocol)  # others as `_element_text` has them
+    body += attribute(IPSET_ATTR_PROTO, bytes([number]))
     if len(rest) > 1:
         other, slash, length = rest[1].partition("/")
         body += _ip(IPSET_ATTR_IP2, other)
