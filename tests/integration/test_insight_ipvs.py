@@ -160,24 +160,23 @@ def test_connections_have_their_service_client_and_backend(cluster: InsightWorld
         assert (flow["clientName"], flow["backendName"], flow["problem"]) == (client, f"pod default/{pod}", "")
 
 
-TRACES: list[tuple[str, str, int, str, bool, str, str]] = [
-    # from, to, port, protocol, works, the backend's pod, the client that it sees
-    ("client", NODE4, 30443, "tcp", True, "default/pod1", CLIENT4),
-    ("node", BALANCER, 80, "tcp", True, "", NODE4),
-    ("pod1", HAIRPIN, 80, "tcp", True, "default/pod1", NODE4),
-    ("client", EXTERNAL, 80, "tcp", False, "", ""),
-    ("pod1", SCTP, 80, "sctp", True, "default/pod3", pod_ip("pod1")),
-    ("pod2", UDP, 80, "udp", True, "default/pod2", NODE4),
+TRACES = [
+    # from, to, port, protocol, the backend's pod, the client that it sees; "": no connection
+    ("client", NODE4, 30443, "tcp", ("default/pod1",), CLIENT4),
+    ("node", BALANCER, 80, "tcp", ("default/pod1", "default/pod2"), NODE4),
+    ("pod1", SCTP, 80, "sctp", ("default/pod3",), pod_ip("pod1")),
+    ("client", EXTERNAL, 80, "tcp", ("",), ""),
 ]
 
 
 def test_traced_connections_go_where_they_should(cluster: InsightWorld) -> None:
     cluster.ask("serve_sctp")
-    for where, address, port, protocol, works, pod, client in TRACES:
+    for where, address, port, protocol, pods, client in TRACES:
         report = cluster.trace(where, address, port, protocol)
+        works = bool(client)
         assert (report["works"], report["differences"], report["unseen"]) == (works, [], []), report["verdict"]
+        assert report["seen"]["pod"] in pods, report["verdict"]
         assert report["seen"]["client"] == client, report["verdict"]
-        assert not pod or report["seen"]["pod"] == pod, report["verdict"]
         states = {step["name"]: step["state"] for step in report["steps"]}
         assert (set(states.values()) == {"ok"}) is works, report["steps"]
         rules = next(step for step in report["steps"] if step["name"] == "rules")

@@ -57,6 +57,13 @@ def test_a_connection_has_its_service_client_and_backend() -> None:
     assert flow.problem == ""
 
 
+def test_a_node_of_mode_ipvs_connects_from_the_cluster_ip() -> None:
+    """The kernel prefers the destination as the source where kube-ipvs0 has the address."""
+    seen = connection((VIP.address, 40000), VIP, ONE, reply_destination=AddressPort(NODE1, 40000))
+    (flow,) = find(example("ipvs"), node1=[seen])["default/web:"].flows
+    assert flow.client_name == "node node1"
+
+
 def test_node_ports_are_found_at_addresses_of_nodes_only() -> None:
     at_node = connection(("192.0.2.1", 5), AddressPort(NODE1, 30080), TWO)
     elsewhere = connection(("192.0.2.1", 5), AddressPort("192.0.2.9", 30080), TWO)

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridgehead.insight.expectations import expect_node
+from bridgehead.insight.expectations import Expectations
 from bridgehead.insight.facts.network_state import Destination, NetworkState, VirtualServer
 from bridgehead.insight.rulesets import kube_proxy_tables
 from bridgehead.insight.rulesets.chains import owner_in
@@ -226,3 +227,63 @@ def test_a_node_port_of_ipvs_has_the_backends_that_all_its_virtual_servers_have(
     assert [(key, one.backends) for key, one in found.items()] == [
         (FrontendKey("0.0.0.0", "tcp", 30080), (("10.244.1.3", 80),))
     ]
+
+
+def ipvs_kernel(**persistent: int | None) -> tuple[Expectations, NetworkState]:
+    sticky = service("web", clusterIPs=["10.96.0.10"], sessionAffinity="ClientIP")
+    expected = expect(cluster([sticky], [slice_("web", endpoint("10.244.1.2"))], mode="ipvs"))
+    kernel = kernel_of(expected)
+    servers = tuple(msgspec.structs.replace(one, **persistent) for one in kernel.virtual_servers)
+    return expected, msgspec.structs.replace(kernel, virtual_servers=servers)
+
+
+def kinds(expected: Expectations, kernel: NetworkState) -> list[tuple[Kind, str]]:
+    found = compare(expected, read_rules(kernel, expected.table, expected.table.cluster_ips()))
+    return [(one.kind, one.service) for one in found]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "found"),
+    [
+        (10800, []),
+        (0, []),  # unknown
+        (1800, [(Kind.VIRTUAL_SERVER, "default/web:")]),
+        (None, [(Kind.VIRTUAL_SERVER, "default/web:")]),
+    ],
+)
+def test_persistence_of_another_time_is_a_difference(seconds: int | None, found: list[tuple[Kind, str]]) -> None:
+    expected, kernel = ipvs_kernel(persistent_seconds=seconds)
+    assert kinds(expected, kernel) == found
+
+
+def test_virtual_servers_of_other_programs_are_left_out() -> None:
+    expected, kernel = ipvs_kernel()
+    other = VirtualServer(protocol="tcp", address="192.0.2.1", port=80, scheduler="wrr")
+    marked = VirtualServer(mark=0x77, scheduler="wrr")
+    kernel = msgspec.structs.replace(kernel, virtual_servers=(*kernel.virtual_servers, other, marked))
+    rules = read_rules(kernel, expected.table, expected.table.cluster_ips())
+    assert (kinds(expected, kernel), rules.unexplained) == ([], ())
+    assert not any("192.0.2.1" in entry.text or "FWM" in entry.text for entry in rules.entries)
+
+
+@pytest.mark.parametrize(
+    "text", ["10.96.0.10,icmp:8/0", "10.96.0.10,tcp:x", "x" * 70_000, "10.96.0.10,tcp:80 skbmark zz/ff", "\x1b[31m"]
+)
+def test_elements_that_no_proxy_writes_are_shown_and_unexplained(text: str) -> None:
+    expected, kernel = ipvs_kernel()
+    kernel = msgspec.structs.replace(kernel, ip_sets=kernel.ip_sets + f"\nadd KUBE-CLUSTER-IP {text}".encode())
+    rules = read_rules(kernel, expected.table, expected.table.cluster_ips())
+    assert kinds(expected, kernel) == []
+    (entry,) = rules.unexplained
+    assert entry.text.isprintable()
+    assert len(entry.text) < 10_000
+
+
+def test_addresses_of_kube_ipvs0_are_compared_if_they_were_read() -> None:
+    expected, kernel = ipvs_kernel()
+    *others, dummy = kernel.interfaces
+    without = msgspec.structs.replace(kernel, interfaces=tuple(others))
+    assert kinds(expected, without) == [(Kind.ADDRESS, "default/web:")]
+    foreign = msgspec.structs.replace(dummy, addresses=(*dummy.addresses, "192.0.2.9/32"))
+    assert kinds(expected, msgspec.structs.replace(kernel, interfaces=(*others, foreign))) == [(Kind.ADDRESS, "")]
+    assert kinds(expected, msgspec.structs.replace(kernel, interfaces=())) == []
