@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridgehead.insight.expectations import expect_node
-from bridgehead.insight.expectations import Expectations
+from bridgehead.insight.expectations import Expectations, expect_node
 from bridgehead.insight.facts.network_state import Destination, NetworkState, VirtualServer
 from bridgehead.insight.rulesets import kube_proxy_tables
 from bridgehead.insight.rulesets.chains import owner_in
