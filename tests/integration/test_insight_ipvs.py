@@ -123,17 +123,20 @@ def test_changes_by_others_are_found(cluster: InsightWorld) -> None:
 
 
 def test_clients_of_a_pod_that_is_gone_are_found(cluster: InsightWorld) -> None:
-    """Where the sysctl is not set, clients with affinity keep a pod that is no endpoint any more."""
+    """Another program resets sysctls: clients with affinity keep a pod that is no endpoint any more."""
     before = {cause for cause, *_ in cluster.doctor("sysctls", *OBJECTS)}
-    cluster.run("sysctl", "-w", "net.ipv4.vs.expire_quiescent_template=0")
-    (answer,) = cluster.connect("client", STICKY, 80)
+    names = "net.ipv4.vs.expire_quiescent_template", "net.ipv4.vs.conntrack"
+    cluster.run("sysctl", "-w", *(f"{name}=0" for name in names))
+    (answer,) = cluster.connect("pod1", STICKY, 80)
+    assert cluster.connect("client", WEB4, 80)[0].endswith(f" from {CLIENT4}"), "it is not masqueraded"
+    assert cluster.connect("pod1", HAIRPIN, 80) == ["timeout"]
     chosen = answer.partition(" ")[0]
     others = [pod for pod in PODS if pod != chosen]
     slices = [one for one in SLICES if one["metadata"]["name"] != "sticky-0"]
     cluster.program(SERVICES, [*slices, *of("sticky", slice_of(*others))], sets_sysctls=False)
-    assert cluster.connect("client", STICKY, 80) == [answer]
+    assert cluster.connect("pod1", STICKY, 80) == [answer]
     found = [(cause, subject) for cause, subject, _ in cluster.doctor("sysctls", *OBJECTS)]
-    assert {cause for cause, _ in found} - before == {"AffinityToGonePod"}
+    assert {cause for cause, _ in found} - before == {"AffinityToGonePod", "IpvsUntracked"}
     assert ("AffinityToGonePod", "service/default/sticky") in found
 
 

@@ -260,6 +260,32 @@ def cluster_ip_is_on_no_interface(kernels: Kernels) -> None:
     kernels.change_interface("kube-ipvs0", addresses=kept)
 
 
+@broken("IpvsUntracked", mode="ipvs")
+def connections_of_ipvs_are_not_tracked(kernels: Kernels) -> None:
+    kernels.sysctl("net/ipv4/vs/conntrack", 0)
+
+
+@broken("RulesMissing", WEB, mode="ipvs")
+def cluster_ip_left_its_set(kernels: Kernels) -> None:
+    lines = kernels.node.ip_sets.splitlines()
+    element = f"add KUBE-CLUSTER-IP {WEB_IP},tcp:".encode()
+    kernels.node.ip_sets = b"\n".join(line for line in lines if not line.startswith(element))
+
+
+@broken("RulesMissing", WEB, mode="ipvs")
+def virtual_server_has_another_scheduler(kernels: Kernels) -> None:
+    kernels.node.virtual_servers = tuple(
+        msgspec.structs.replace(server, scheduler="wlc" if server.address == WEB_IP else server.scheduler)
+        for server in kernels.node.virtual_servers
+    )
+
+
+@broken("RulesAltered", mode="ipvs")
+def pods_that_connect_to_themselves_are_not_masqueraded(kernels: Kernels) -> None:
+    lines = kernels.node.ip_sets.splitlines()
+    kernels.node.ip_sets = b"\n".join(line for line in lines if not line.startswith(b"add KUBE-LOOP-BACK "))
+
+
 @broken("AffinityToGonePod", WEB, mode="ipvs")
 def clients_stick_to_a_server_without_weight(kernels: Kernels) -> None:
     kernels.world.change_service("web", session_affinity="ClientIP")

@@ -897,6 +897,14 @@ SECTIONS: tuple[Section, ...] = (
                 "ip address show kube-ipvs0\nkubectl -n kube-system delete pod kube-proxy-x7k2p",
             ),
             Cause(
+                "IpvsUntracked",
+                "node_rules",
+                "Connections of IPVS are not tracked",
+                "Without connection tracking the kernel does not masquerade connections that IPVS translates. The "
+                "proxy sets this sysctl when it starts; another program has set it back.",
+                "sysctl net.ipv4.vs.conntrack    # 0\nsysctl -w net.ipv4.vs.conntrack=1",
+            ),
+            Cause(
                 "PacketsDropped",
                 "packet_filters",
                 "A packet filter drops the Service's packets",

@@ -85,6 +85,7 @@ def check_node_rules(facts: Facts) -> Iterator[Finding]:
     """Yield nodes without rules, with altered chains, or with the rules of two proxies or modes."""
     for node in facts.kernels.values():
         yield from _mode_without_kernel(node)
+        yield from _untracked_ipvs(node)
         yield from _variants(node)
         by_kind: dict[Kind, list[Difference]] = {}
         for difference in node.differences:
@@ -197,6 +198,19 @@ def _mode_without_kernel(node: NodeKernel) -> Iterator[Finding]:
             f"The kernel of node {node.name} has no IPVS, which the proxy's mode ipvs needs.",
             fix=kubectl(SYSTEM, "edit", "configmap", "kube-proxy"),
             evidence=["no /proc/net/ip_vs: the module ip_vs is not loaded"],
+        )
+
+
+def _untracked_ipvs(node: NodeKernel) -> Iterator[Finding]:
+    if node.expected.mode == "ipvs" and node.sysctl("net/ipv4/vs/conntrack") == 0:
+        yield make_finding(
+            "IpvsUntracked",
+            node.subject,
+            f"The kernel of node {node.name} does not track the connections of IPVS, so it does not masquerade them: "
+            "pods get no answer from themselves, and clients outside of the cluster none from pods of other nodes.",
+            fix="sysctl -w net.ipv4.vs.conntrack=1",
+            evidence=["net.ipv4.vs.conntrack = 0"],
+            severity=Severity.DEGRADED,
         )
 
 

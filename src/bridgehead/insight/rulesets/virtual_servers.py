@@ -46,7 +46,7 @@ _MEANINGS = {
 }
 
 
-# What the mode writes. Other programs, and images whose programs print sets, may write anything.
+# Elements as the mode writes them. Other programs may add others, and programs of an image may print anything.
 _is_wellformed = re.compile(
     r"\d{1,5}|[0-9a-f.:]+(?:,(?:tcp|udp|sctp):\d{1,5}(?:,[0-9a-f.:/]+)?)?(?: skbmark 0x[0-9a-f]+/0x[0-9a-f]+)?"
 ).fullmatch
