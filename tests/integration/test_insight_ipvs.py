@@ -135,6 +135,9 @@ def test_clients_of_a_pod_that_is_gone_are_found(cluster: InsightWorld) -> None:
     slices = [one for one in SLICES if one["metadata"]["name"] != "sticky-0"]
     cluster.program(SERVICES, [*slices, *of("sticky", slice_of(*others))], sets_sysctls=False)
     assert cluster.connect("pod1", STICKY, 80) == [answer]
+    report = cluster.trace("pod1", STICKY, 80)
+    assert report["seen"]["pod"] == f"default/{chosen}"
+    assert "none of its backends" in report["differences"][0]
     found = [(cause, subject) for cause, subject, _ in cluster.doctor("sysctls", *OBJECTS)]
     assert {cause for cause, _ in found} - before == {"AffinityToGonePod", "IpvsUntracked"}
     assert ("AffinityToGonePod", "service/default/sticky") in found

@@ -7,7 +7,7 @@
 | `host_paths` | which link and source address packets to a host have |
 | `link_states` | states of interfaces, as they change |
 | `conntrack`, `conntrack_listing` | flows of connection tracking |
-| `ipvs`, `ipset` | virtual servers, IP sets |
+| `ipvs`, `ipvs_connections`, `ipset` | virtual servers, one connection of IPVS, IP sets |
 | `ruleset`, `ruleset_events` | nf_tables: the ruleset's generation, notifications of changes |
 | `untracked`, `spoofing` | two tables of nf_tables that end with their owner; `nft_requests` encodes the requests |
 | `handover`, `connection_search` | two more, for connections that other nodes know: `unknown_connections` |

@@ -37,7 +37,7 @@ class FlowTuple(msgspec.Struct, frozen=True):
 
 class TrackedFlow(msgspec.Struct, frozen=True):
     """`reply_source`: where the packets go after translation. `reply_destination`: whom the receiver takes for the
-    sender. `has_reply`: a reply was seen.
+    sender, ("", 0) if unknown. `has_reply`: a reply was seen.
     """
 
     reply_source: Endpoint

@@ -19,6 +19,7 @@ from bridgehead.insight.rulesets.entries import Entry, NodeRules
 from bridgehead.insight.rulesets.reading import read_rules
 from bridgehead.network.flow_lookup import FlowTuple, TrackedFlow, find_flow
 from bridgehead.network.flow_trace import Flow
+from bridgehead.network.ipvs_connections import find_connection
 from bridgehead.proxy.frontends import FrontendKey
 
 from . import judgment, steps
@@ -82,7 +83,7 @@ class Connection:
                 node, expectations, expectation, network, observed, route
             )
         tracked, journeys = await asyncio.gather(
-            self._tracked(node, probe), self._journeys(observed, network, port, node)
+            self._tracked(node, probe, expectations.mode), self._journeys(observed, network, port, node)
         )
         rules, why_no_rules = self._rules(expectations, network)
         differences = self._rule_differences(expectations, expectation, rules)
@@ -302,7 +303,7 @@ class Connection:
         node = self._state.nodes_by_address.get(address)
         return await self._context.namespaces.node(node.metadata.name) if node is not None else None
 
-    async def _tracked(self, node: str, probe: ProbeResult | None) -> TrackedFlow | None:
+    async def _tracked(self, node: str, probe: ProbeResult | None, mode: str) -> TrackedFlow | None:
         if probe is None or not probe.source[0] or not node:
             return None
         namespace = await self._context.node(node)
@@ -310,7 +311,11 @@ class Connection:
             return None
         wanted = FlowTuple(self._protocol, probe.source, (self._to.address, self._to.port))
         try:
-            return await namespace.call(find_flow, wanted, seconds=CALL_SECONDS)
+            found = await namespace.call(find_flow, wanted, seconds=CALL_SECONDS)
+            if mode == "ipvs" and (found is None or found.reply_source == wanted.destination):
+                # The sysctl net.ipv4.vs.conntrack may be off.
+                found = await namespace.call(find_connection, wanted, seconds=CALL_SECONDS) or found
+            return found
         except NotEntered as error:
             self._unread.append(f"connection tracking of {node}: {error}")
             return None

@@ -202,10 +202,9 @@ def connection_step(
         lines += _journey_lines(journey, interfaces.get(journey.node, {}))
     if seen.tracked is not None:
         answered = "answered" if seen.tracked.has_reply else "without a reply"
-        lines.append(
-            f"connection tracking of {seen.node}: to {endpoint(*seen.tracked.reply_source)}, whose replies go to "
-            f"{endpoint(*seen.tracked.reply_destination)}; {answered}"
-        )
+        to, client = endpoint(*seen.tracked.reply_source), seen.tracked.reply_destination
+        line = f"connection tracking of {seen.node}: to {to}, whose replies go to {endpoint(*client)}; {answered}"
+        lines.append(line if client[0] else f"IPVS of {seen.node}, without connection tracking: to {to}; {answered}")
     return Step(
         name=StepName.CONNECTION,
         text=text,
