@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from unittest import mock
 
 from bridgehead.insight.facts.network_collecting import collect
@@ -76,6 +76,7 @@ class _Proxy(trace_world._Proxy, ipvs_world._IpvsProxy):
         from bridgehead.proxy.ipvs import IpvsMode
 
         assert isinstance(self._mode, IpvsMode)
+        self._entered.clear()
         self._cluster = self._make_cluster(services, slices)
         self._table = self._expected_of_cluster().table
         with contextlib.ExitStack() as kept:
@@ -212,18 +213,24 @@ class _Proxy(trace_world._Proxy, ipvs_world._IpvsProxy):
 class _Namespace(ForkedNamespace):
     """A namespace of the world. Sockets are made in it by a thread: the guest takes a third of a second to fork.
 
-    /proc/net is that of the process, so that what reads it needs a process there.
+    /proc/net is that of the process, so that what reads it needs a process there. `read`: what was read by sections,
+    since the last change.
     """
 
     def __init__(self, namespaces: dict[str, int], where: str) -> None:
         super().__init__(where, enter=self._enter, enter_as_program=self._enter)
         self._namespaces = namespaces
+        self.read: dict[Any, Any] = {}
 
     async def call(
         self, function: Callable[[Argument], Result], argument: Argument, *, seconds: float = SECONDS
     ) -> Result:
-        if getattr(function, "__name__", "") == collect.__name__ and self.name != "node":
-            return await super().call(function, argument, seconds=seconds)
+        if getattr(function, "__name__", "") == collect.__name__:
+            if argument not in self.read:
+                is_here = self.name == "node"
+                call = asyncio.to_thread(function, argument) if is_here else super().call(function, argument)
+                self.read[argument] = await call
+            return cast("Result", self.read[argument])
         try:
             return await asyncio.to_thread(self._call, function, argument)
         except OSError as error:
