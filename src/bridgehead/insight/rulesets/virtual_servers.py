@@ -47,12 +47,18 @@ _MEANINGS = {
 
 
 # Elements as the mode writes them. Other programs may add others, and programs of an image may print anything.
-_is_wellformed = re.compile(
-    r"\d{1,5}|[0-9a-f.:]+(?:,(?:tcp|udp|sctp):\d{1,5}(?:,[0-9a-f.:/]+)?)?(?: skbmark 0x[0-9a-f]+/0x[0-9a-f]+)?"
-).fullmatch
+_ENDPOINT = r"[0-9a-f.:]+,(?:tcp|udp|sctp):\d{1,5}"
+_FORMS: Final = {
+    "bitmap:port": re.compile(r"\d{1,5}"),
+    "hash:ip": re.compile(r"[0-9a-f.:]+"),
+    "hash:ip,port": re.compile(rf"{_ENDPOINT}(?: skbmark 0x[0-9a-f]{{1,8}}/0x[0-9a-f]{{1,8}})?"),
+    "hash:ip,port,ip": re.compile(rf"{_ENDPOINT},[0-9a-f.:]+"),
+    "hash:ip,port,net": re.compile(rf"{_ENDPOINT},[0-9a-f.:]+(?:/\d{{1,3}})?"),
+}
 _BASES: Final[Mapping[str, tuple[str, Family]]] = {
     sets.in_family(base, family): (base, family) for base in _MEANINGS for family in (4, 6)
 }
+_KINDS: Final = {name: kind.kind for family in (4, 6) for name, kind in sets.wanted(family).items()}
 
 
 class SetElement(NamedTuple):
@@ -71,7 +77,7 @@ class SetElement(NamedTuple):
     @property
     def is_wellformed(self) -> bool:
         """Whether the mode writes such elements."""
-        return bool(_is_wellformed(self.text))
+        return _FORMS[_KINDS[self.name]].fullmatch(self.text) is not None
 
     @property
     def endpoint(self) -> tuple[str, str, int] | None:
@@ -107,14 +113,13 @@ def read_virtual_servers(
 
     `interfaces`: all of the node, or none if they were not read.
     """
-    elements = list(parse_sets(ip_sets))
+    parsed = list(parse_sets(ip_sets))
+    elements = [one for one in parsed if one.is_wellformed]
     servers = list(_of_proxies(servers, elements, known))
     addresses = {one.name: tuple(text.partition("/")[0] for text in one.addresses) for one in interfaces}
-    if not elements and not servers:
+    if not parsed and not servers:
         return
-    found.ipvs = IpvsObjects(
-        tuple(servers), tuple((one.name, one.text) for one in elements if one.is_wellformed), addresses or None
-    )
+    found.ipvs = IpvsObjects(tuple(servers), tuple((one.name, one.text) for one in elements), addresses or None)
     keys = DestinationKeys(elements, known)
     served = found.frontends.setdefault(_MODE, {})
     served.update(_frontends(servers, elements, keys, known))
@@ -123,7 +128,7 @@ def read_virtual_servers(
     for server in servers:
         key = keys.of(server.address, server.protocol, server.port) if not server.mark else marks.get(server.mark)
         _server(server, key, owners.get(key, "") if key is not None else "", known, found)
-    for element in elements:
+    for element in parsed:
         _set_element(element, keys, known, found)
     for address in addresses.get(DUMMY, ()):
         _address(address, known, found)
@@ -136,8 +141,7 @@ def _of_proxies(
     kernel = KernelState()
     for element in elements:
         kind = sets.wanted(element.family)[element.name]
-        if element.is_wellformed:
-            kernel.sets.setdefault(element.name, (kind, set()))[1].add(element.text)
+        kernel.sets.setdefault(element.name, (kind, set()))[1].add(element.text)
     is_ours = Ownership(kernel)
     for one in servers:
         key = FrontendKey(one.address, one.protocol, one.port)
@@ -281,12 +285,12 @@ def destination_line(one: Destination) -> str:
 
 
 def _set_element(element: SetElement, keys: DestinationKeys, known: Known, found: Found) -> None:
-    key = keys.of_element(element)
+    key = keys.of_element(element) if element.is_wellformed else None
     service, explained = "", element.is_wellformed
     if element.base == sets.BOUND:
         service, explained = known.addresses.get(element.text, ""), known.explains(address=element.text)
     if key is not None:
-        service, explained = known.owner(key), known.explains(key) and explained
+        service, explained = known.owner(key), known.explains(key)
     meaning = _MEANINGS.get(element.base, "")
     found.add(
         _MODE,

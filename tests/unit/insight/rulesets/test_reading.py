@@ -266,11 +266,22 @@ def test_virtual_servers_of_other_programs_are_left_out() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["10.96.0.10,icmp:8/0", "10.96.0.10,tcp:x", "x" * 70_000, "10.96.0.10,tcp:80 skbmark zz/ff", "\x1b[31m"]
+    ("name", "text"),
+    [
+        ("KUBE-CLUSTER-IP", "10.96.0.10,icmp:8/0"),
+        ("KUBE-CLUSTER-IP", "10.96.0.10,tcp:x"),
+        ("KUBE-CLUSTER-IP", "x" * 70_000),
+        ("KUBE-CLUSTER-IP", "80"),
+        ("KUBE-CLUSTER-IP", "\x1b[31m"),
+        ("KUBE-IPVS-INSIDE", "10.96.0.10,tcp:80 skbmark zz/ff"),
+        ("KUBE-NODE-PORT-TCP", "10.96.0.10"),
+        ("KUBE-NODE-PORT-TCP", "9" * 5000),
+        ("KUBE-IPVS-IPS", "10.96.0.10,tcp:80"),
+    ],
 )
-def test_elements_that_no_proxy_writes_are_shown_and_unexplained(text: str) -> None:
+def test_elements_that_no_proxy_writes_are_shown_and_unexplained(name: str, text: str) -> None:
     expected, kernel = ipvs_kernel()
-    kernel = msgspec.structs.replace(kernel, ip_sets=kernel.ip_sets + f"\nadd KUBE-CLUSTER-IP {text}".encode())
+    kernel = msgspec.structs.replace(kernel, ip_sets=kernel.ip_sets + f"\nadd {name} {text}".encode())
     rules = read_rules(kernel, expected.table, expected.table.cluster_ips())
     assert kinds(expected, kernel) == []
     (entry,) = rules.unexplained
