@@ -2,7 +2,7 @@
 
 def command(kubeconfig: Kubeconfig = None, name: Name = None, state_dir: StateDir = None) -> None:
     cluster = choose_cluster("doctor", kubeconfig, name, state_dir)
-    asyncio.run(diagnose(cluster))
+    run_reporting("doctor", diagnose(cluster))
 
 async def diagnose(cluster: Cluster) -> None:
     async with cluster.connect("bridgehead-doctor") as (client, namespaces): ...
@@ -10,11 +10,12 @@ async def diagnose(cluster: Cluster) -> None:
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 
@@ -31,7 +32,21 @@ if TYPE_CHECKING:
     from bridgehead.client import ApiClient, ClientConfig
     from bridgehead.insight.network_namespaces import NetworkNamespaces
 
-__all__ = ["Cluster", "Kubeconfig", "Name", "Namespace", "StateDir", "choose_cluster"]
+__all__ = [
+    "AllNamespaces",
+    "Cluster",
+    "Form",
+    "Kubeconfig",
+    "Name",
+    "Namespace",
+    "Node",
+    "Output",
+    "StateDir",
+    "choose_cluster",
+    "run_reporting",
+]
+
+T = TypeVar("T")
 
 # Types of options, as those of `lab_options`.
 Kubeconfig = Annotated[
@@ -41,6 +56,12 @@ Namespace = Annotated[
     str | None,
     typer.Option("--namespace", "-n", show_default=False, help="Namespace. Default: that of the kubeconfig's context."),
 ]
+AllNamespaces = Annotated[
+    bool, typer.Option("--all-namespaces", "-A", help="All namespaces, the default without a name.")
+]
+Node = Annotated[str | None, typer.Option("--node", show_default=False, help="Node. Default: the first one.")]
+Form = Literal["text", "json"]
+Output = Annotated[Form, typer.Option("--output", "-o", help="Form of the result.")]
 
 
 @dataclass(frozen=True)
@@ -53,6 +74,10 @@ class Cluster:
     config: ClientConfig
     lab: RunningLab | None = None
     files: LabFiles | None = None
+
+    def namespace(self, chosen: str | None) -> str:
+        """Return the chosen namespace; without one, that of the kubeconfig's context."""
+        return chosen or self.config.namespace
 
     @contextlib.asynccontextmanager
     async def connect(self, user_agent: str) -> AsyncIterator[tuple[ApiClient, NetworkNamespaces]]:
@@ -85,6 +110,18 @@ def choose_cluster(command: str, kubeconfig: Path | None, name: str | None, stat
     with reporting_failures(command, ConfigError):
         config = load_kubeconfig(file, context)
     return _find_cluster(config, file)
+
+
+def run_reporting(command: str, work: Coroutine[Any, Any, T], *failures: type[Exception]) -> T:
+    """Run the work of a command. Errors of the API, and those of `failures`, are one line and exit code 1."""
+    from bridgehead.client.errors import ClientError
+
+    with reporting_failures(command, ClientError, *failures):
+        try:
+            return asyncio.run(work)
+        except KeyboardInterrupt:
+            raise typer.Exit(130) from None
+    raise AssertionError("reporting_failures exits")
 
 
 def _find_cluster(config: ClientConfig, kubeconfig: Path) -> Cluster:

@@ -18,6 +18,8 @@ from typing import Annotated, Any
 
 import typer
 
+from bridgehead.proxy.config import MODES
+
 from .live_values import LiveValues, list_values
 from .parsing import path
 
@@ -28,8 +30,9 @@ _CHOICES = ("--name", "--state-dir", "--namespace", "-n")
 _LIVE_ARGUMENTS = {
     "logs": LiveValues.PARTS,
     "shell": LiveValues.NODES,
-    **dict.fromkeys(("wait", "rules", "flows"), LiveValues.SERVICES),
+    **dict.fromkeys(("doctor", "trace", "wait", "rules", "flows"), LiveValues.SERVICES),
 }
+_FIXED_ARGUMENTS = {"diff-modes": MODES}
 
 
 class Shell(StrEnum):
@@ -96,7 +99,7 @@ def _subcommands() -> Iterator[Subcommand]:
             name=name,
             help=text,
             options=(*map(_option, options), Option(("-h", "--help"), "Show the help and exit.", False, False, ())),
-            values=_values(arguments[0]) if arguments else (),
+            values=_FIXED_ARGUMENTS.get(name) or (_values(arguments[0]) if arguments else ()),
             live=_LIVE_ARGUMENTS.get(name),
         )
 

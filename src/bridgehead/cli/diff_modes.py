@@ -12,20 +12,29 @@ Examples:
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from typing import Annotated
 
 import typer
 
-from bridgehead.client.errors import ClientError
 from bridgehead.proxy.config import MODES
 from bridgehead.suggestions import did_you_mean
 
-from .cluster_access import Cluster, Kubeconfig, Name, Namespace, StateDir, choose_cluster
-from .failures import fail, reporting_failures
-from .service_targets import check_namespace, parse_service
+from .cluster_access import (
+    AllNamespaces,
+    Cluster,
+    Kubeconfig,
+    Name,
+    Namespace,
+    Node,
+    Output,
+    StateDir,
+    choose_cluster,
+    run_reporting,
+)
+from .failures import fail
+from .service_targets import check_scope, parse_service
 
 _MOST_NAMED = 5  # Services in a line
 
@@ -37,10 +46,9 @@ def command(
         str | None, typer.Argument(metavar="[service/NAME]", show_default=False, help="Only for this Service.")
     ] = None,
     namespace: Namespace = None,
-    node: Annotated[
-        str | None, typer.Option("--node", show_default=False, help="Node. Default: the first one.")
-    ] = None,
-    output: Annotated[str | None, typer.Option("--output", "-o", show_default=False, help="json: print JSON.")] = None,
+    all_namespaces: AllNamespaces = False,
+    node: Node = None,
+    output: Output = "text",
     kubeconfig: Kubeconfig = None,
     name: Name = None,
     state_dir: StateDir = None,
@@ -50,22 +58,16 @@ def command(
             if mode not in MODES:
                 raise ValueError(f"{mode!r} is no mode; {', '.join(MODES)} are{did_you_mean(mode[:40], MODES)}")
         service = parse_service(target) if target is not None else ""
-        check_namespace(namespace or "default")
-        if output not in (None, "json"):
-            raise ValueError(f"--output {output!r}: only json is known")
+        check_scope(namespace, all_namespaces, has_names=bool(service))
     except ValueError as error:
         fail("diff-modes", error, 2)
     cluster = choose_cluster("diff-modes", kubeconfig, name, state_dir)
-    with reporting_failures("diff-modes", ClientError):
-        try:
-            where = namespace or cluster.config.namespace
-            asyncio.run(_show(cluster, (first, second), service, where, node, is_json=output == "json"))
-        except KeyboardInterrupt:
-            raise typer.Exit(130) from None
+    where = cluster.namespace(namespace) if service else namespace
+    run_reporting("diff-modes", _show(cluster, (first, second), service, where, node, is_json=output == "json"))
 
 
 async def _show(
-    cluster: Cluster, modes: tuple[str, str], service: str, namespace: str, node: str | None, *, is_json: bool
+    cluster: Cluster, modes: tuple[str, str], service: str, namespace: str | None, node: str | None, *, is_json: bool
 ) -> None:
     from bridgehead.insight.expectations import expect_node
     from bridgehead.insight.facts.cluster_reading import read_cluster
@@ -73,15 +75,15 @@ async def _show(
     from bridgehead.insight.modes import compare_modes
     from bridgehead.objects.meta import ObjectKey
 
-    from .node_choice import choose_node, require_service
+    from .node_choice import choose_node, chosen_services, missing_lines, require_service
 
     async with cluster.connect("bridgehead-diff-modes") as (client, _):
-        state = await read_cluster(client, namespace if service else "")
+        state = await read_cluster(client, namespace or "")
     node = choose_node("diff-modes", state, node)
-    if service:
+    if service and namespace is not None:
         require_service("diff-modes", state, ObjectKey(namespace, service))
     first, second = (expect_node(state, node, mode=mode) for mode in modes)
-    aspects = compare_modes(first, second, {f"{namespace}/{service}"} if service else None)
+    aspects = compare_modes(first, second, chosen_services(state, service, namespace))
     if is_json:
         differences = [
             {
@@ -95,8 +97,6 @@ async def _show(
         json.dump({"node": node, "differences": differences, "unseen": unseen}, sys.stdout, indent=2)
         sys.stdout.write("\n")
         return
-    for unseen_part in state.unseen:
-        sys.stderr.write(f"could not look at {printable(str(unseen_part))}\n")
     if first.config_problem:
         sys.stderr.write(f"{printable(first.config_problem)}; defaults are assumed\n")
     width = max(map(len, modes))
@@ -107,6 +107,7 @@ async def _show(
         sys.stdout.write("\n")
     if not aspects:
         sys.stdout.write(f"nothing differs between {modes[0]} and {modes[1]} for these Services\n")
+    sys.stdout.write(missing_lines(map(str, state.unseen)))
 
 
 def _services(names: tuple[str, ...]) -> str:

@@ -19,7 +19,6 @@ Examples:
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,17 +26,25 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bridgehead.objects.names import check_dns1123_label
-
-from .cluster_access import Cluster, Kubeconfig, Name, Namespace, StateDir, choose_cluster
-from .failures import fail, reporting_failures
+from .cluster_access import (
+    AllNamespaces,
+    Cluster,
+    Form,
+    Kubeconfig,
+    Name,
+    Namespace,
+    Output,
+    StateDir,
+    choose_cluster,
+    run_reporting,
+)
+from .failures import fail
 from .lab_options import reporting_errors
+from .service_targets import KINDS, check_scope, parse_service_port
 
 if TYPE_CHECKING:
     from bridgehead.insight.doctor.diagnosis import Diagnosis
     from bridgehead.insight.doctor.subjects import Target
-
-_KINDS = ("service", "services", "svc")
 
 
 def command(
@@ -46,10 +53,8 @@ def command(
         typer.Argument(metavar="service/NAME[:PORT]", show_default=False, help="Services to examine. Default: all."),
     ] = None,
     namespace: Namespace = None,
-    all_namespaces: Annotated[
-        bool, typer.Option("--all-namespaces", "-A", help="Examine all namespaces, the default without a name.")
-    ] = False,
-    output: Annotated[str, typer.Option("--output", "-o", metavar="text|json", help="Form of the result.")] = "text",
+    all_namespaces: AllNamespaces = False,
+    output: Output = "text",
     explain: Annotated[
         str | None, typer.Option(metavar="CAUSE", show_default=False, help="Explain a cause and exit.")
     ] = None,
@@ -67,23 +72,12 @@ def command(
         _examine_machine(output, state_dir)
         return
     try:
-        names = [parse_target(text) for text in _joined(targets or [])]
-        if output not in ("text", "json"):
-            raise ValueError(f"-o {output}: text or json is possible")
-        if namespace is not None and check_dns1123_label(namespace):
-            raise ValueError(f"{namespace!r} is not the name of a namespace")
-        if all_namespaces and (names or namespace):
-            raise ValueError("-A excludes names of Services and -n")
+        names = [parse_service_port(text) for text in _joined(targets or [])]
+        check_scope(namespace, all_namespaces, has_names=bool(names))
     except ValueError as error:
         fail("doctor", error, 2)
-    from bridgehead.client.errors import ClientError
-
     cluster = choose_cluster("doctor", kubeconfig, name, state_dir)
-    with reporting_failures("doctor", ClientError):
-        try:
-            diagnosis = asyncio.run(_examine(cluster, names, namespace))
-        except KeyboardInterrupt:
-            raise typer.Exit(130) from None
+    diagnosis = run_reporting("doctor", _examine(cluster, names, namespace))
     from bridgehead.insight.doctor.report import render_json, render_text
 
     sys.stdout.write(render_json(diagnosis) if output == "json" else render_text(diagnosis))
@@ -91,14 +85,12 @@ def command(
         raise typer.Exit(1)
 
 
-def _examine_machine(output: str, state_dir: Path | None) -> None:
+def _examine_machine(output: Form, state_dir: Path | None) -> None:
     from bridgehead.lab import state_directories
     from bridgehead.lab.machine_checks import examine_machine
 
     from .machine_report import is_fit, render_json, render_text
 
-    if output not in ("text", "json"):
-        fail("doctor", f"-o {output}: text or json is possible", 2)
     with reporting_errors():
         root = state_directories.find_files(state_directories.DEFAULT_NAME, state_dir).root
         requirements = list(examine_machine(root))
@@ -112,7 +104,7 @@ async def _examine(cluster: Cluster, names: Sequence[tuple[str, int]], namespace
     from bridgehead.insight.doctor.subjects import Target
     from bridgehead.objects.meta import ObjectKey
 
-    own = namespace or cluster.config.namespace
+    own = cluster.namespace(namespace)
     targets: list[Target] = [Target(ObjectKey(own, name), port) for name, port in names]
     async with cluster.connect("bridgehead-doctor") as (client, namespaces):
         return await examine(client, namespaces, targets, namespace or "")
@@ -120,19 +112,9 @@ async def _examine(cluster: Cluster, names: Sequence[tuple[str, int]], namespace
 
 def _joined(arguments: Sequence[str]) -> list[str]:
     """Return `service/a service/b` for `service a b`, as kubectl allows."""
-    if arguments and arguments[0].lower() in _KINDS:
+    if arguments and arguments[0].lower() in KINDS:
         return [f"service/{name}" for name in arguments[1:]]
     return list(arguments)
-
-
-def parse_target(text: str) -> tuple[str, int]:
-    """Return the name of `service/web:80` and its port, 0 without one. Raises ValueError."""
-    kind, slash, rest = text.rpartition("/")
-    name, colon, port = rest.partition(":")
-    is_port = port.isascii() and port.isdigit() and len(port) <= 5 and 1 <= int(port) <= 65535
-    if (slash and kind.lower() not in _KINDS) or check_dns1123_label(name) or (colon and not is_port):
-        raise ValueError(f"{text!r} is not service/NAME or service/NAME:PORT")
-    return name, int(port) if colon else 0
 
 
 def _explanation(text: str) -> str:

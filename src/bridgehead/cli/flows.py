@@ -20,11 +20,19 @@ from typing import Annotated, Any
 
 import typer
 
-from bridgehead.client.errors import ClientError
-
-from .cluster_access import Cluster, Kubeconfig, Name, Namespace, StateDir, choose_cluster
-from .failures import fail, reporting_failures
-from .service_targets import check_namespace, parse_service
+from .cluster_access import (
+    AllNamespaces,
+    Cluster,
+    Kubeconfig,
+    Name,
+    Namespace,
+    Output,
+    StateDir,
+    choose_cluster,
+    run_reporting,
+)
+from .failures import fail
+from .service_targets import check_scope, parse_service
 
 WATCH_SECONDS = 2.0
 _MOST_SHOWN = 100  # connections of a Service, in text
@@ -36,31 +44,26 @@ def command(
         str | None, typer.Argument(metavar="[service/NAME]", show_default=False, help="Only this Service.")
     ] = None,
     namespace: Namespace = None,
+    all_namespaces: AllNamespaces = False,
     node: Annotated[str | None, typer.Option("--node", show_default=False, help="Only what this node tracks.")] = None,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Show them again every two seconds.")] = False,
-    output: Annotated[str | None, typer.Option("--output", "-o", show_default=False, help="json: print JSON.")] = None,
+    output: Output = "text",
     kubeconfig: Kubeconfig = None,
     name: Name = None,
     state_dir: StateDir = None,
 ) -> None:
     try:
         service = parse_service(target) if target is not None else ""
-        check_namespace(namespace or "default")
-        if output not in (None, "json"):
-            raise ValueError(f"--output {output!r}: only json is known")
+        check_scope(namespace, all_namespaces, has_names=bool(service))
     except ValueError as error:
         fail("flows", error, 2)
     cluster = choose_cluster("flows", kubeconfig, name, state_dir)
-    with reporting_failures("flows", ClientError):
-        try:
-            where = namespace or cluster.config.namespace
-            asyncio.run(_show(cluster, service, where, node, watch=watch, is_json=output == "json"))
-        except KeyboardInterrupt:
-            raise typer.Exit(130) from None
+    where = cluster.namespace(namespace) if service else namespace
+    run_reporting("flows", _show(cluster, service, where, node, watch=watch, is_json=output == "json"))
 
 
 async def _show(
-    cluster: Cluster, service: str, namespace: str, node: str | None, *, watch: bool, is_json: bool
+    cluster: Cluster, service: str, namespace: str | None, node: str | None, *, watch: bool, is_json: bool
 ) -> None:
     async with cluster.connect("bridgehead-flows") as (client, namespaces):
         while True:
@@ -75,7 +78,9 @@ async def _show(
             await asyncio.sleep(WATCH_SECONDS)
 
 
-async def _look(client: Any, namespaces: Any, service: str, namespace: str, node: str | None, *, is_json: bool) -> str:
+async def _look(
+    client: Any, namespaces: Any, service: str, namespace: str | None, node: str | None, *, is_json: bool
+) -> str:
     from bridgehead.insight.expectations import expect_node
     from bridgehead.insight.facts.cluster_reading import read_cluster
     from bridgehead.insight.facts.network_reading import read_network
@@ -84,10 +89,10 @@ async def _look(client: Any, namespaces: Any, service: str, namespace: str, node
     from bridgehead.insight.network_namespaces import NotEntered
     from bridgehead.objects.meta import ObjectKey
 
-    from .node_choice import choose_node, describe_missing, require_service
+    from .node_choice import choose_node, chosen_services, describe_missing, require_service
 
     state = await read_cluster(client)
-    if service:
+    if service and namespace is not None:
         require_service("flows", state, ObjectKey(namespace, service))
     nodes = [choose_node("flows", state, node)] if node is not None else sorted(state.nodes)
 
@@ -104,7 +109,7 @@ async def _look(client: Any, namespaces: Any, service: str, namespace: str, node
         unseen += describe_missing(name, network)
         if network.is_connections_cut:
             unseen.append(f"all connections of {name}: it has more than are read at once")
-    found = find_flows(state, networks, expected, {f"{namespace}/{service}"} if service else None)
+    found = find_flows(state, networks, expected, chosen_services(state, service, namespace))
     if is_json:
         services = [service_as_json(one) for one in found if service or one.flows]
         return f"{json.dumps({'unseen': unseen, 'services': services})}\n"
@@ -115,9 +120,10 @@ def _as_text(found: Any, unseen: list[str], *, shows_empty: bool) -> str:
     from bridgehead.insight.findings import printable
     from bridgehead.insight.flows import backend_rows, flow_rows
 
+    from .node_choice import missing_lines
     from .tables import columns
 
-    parts = [f"could not look at {printable(text)}\n" for text in unseen]
+    parts = []
     for one in found:
         if not one.flows and not shows_empty:
             continue
@@ -132,6 +138,7 @@ def _as_text(found: Any, unseen: list[str], *, shows_empty: bool) -> str:
         parts.append("\n")
     if not any(one.flows for one in found):
         parts.append("no connections\n")
+    parts.append(missing_lines(unseen))
     return "".join(parts)
 
 

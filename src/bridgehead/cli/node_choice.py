@@ -1,4 +1,4 @@
-"""The node and the Service that commands look at, and what they could not look at."""
+"""The node and the Services that commands look at, and what they could not look at."""
 
 from __future__ import annotations
 
@@ -38,8 +38,20 @@ def require_service(command: str, state: ClusterState, key: ObjectKey) -> None:
     _lacks(command, f'service/{key.name} not found in namespace "{key.namespace}"', key.name, names)
 
 
+def chosen_services(state: ClusterState, service: str, namespace: str | None) -> set[str] | None:
+    """Return the Services to show, `namespace/name`: one, or those of the namespace; None: all."""
+    if service:
+        return {f"{namespace}/{service}"}
+    return {str(key) for key in state.services if key.namespace == namespace} if namespace is not None else None
+
+
 def _lacks(command: str, text: str, wanted: str, names: Iterable[str]) -> NoReturn:
     fail(command, f"{text}{did_you_mean(wanted, tuple(map(printable, names)))}")
+
+
+def missing_lines(unseen: Iterable[str]) -> str:
+    """Return the last lines of a text: what could not be looked at."""
+    return "".join(f"Could not look at {printable(text)}\n" for text in unseen)
 
 
 def describe_missing(node: str, network: NetworkState) -> Iterator[str]:

@@ -107,7 +107,7 @@ def _describe(file: Path, size_bytes: int, recorded: Recorded) -> str:
     ]
     if recorded.kernel_states:
         lines.append(f"States of nodes' kernels: {recorded.kernel_states}.")
-    lines += [f"could not look at {unseen}" for unseen in recorded.unseen]
+    lines += [f"Could not look at {unseen}" for unseen in recorded.unseen]
     if recorded.skipped:
         lines.append(f"left out: {recorded.skipped} changes of invalid or too large objects")
     if recorded.is_cut:

@@ -13,22 +13,27 @@ Examples:
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
-from bridgehead.client.errors import ClientError
-from bridgehead.proxy.config import MODES
-
-from .cluster_access import Cluster, Kubeconfig, Name, Namespace, StateDir, choose_cluster
-from .failures import fail, reporting_failures
+from .cluster_access import (
+    Cluster,
+    Kubeconfig,
+    Name,
+    Namespace,
+    Node,
+    Output,
+    StateDir,
+    choose_cluster,
+    run_reporting,
+)
+from .failures import fail
 from .service_targets import check_namespace, parse_service
 
-ShownNode = Annotated[str | None, typer.Option("--node", show_default=False, help="Node. Default: the first one.")]
-Output = Annotated[str | None, typer.Option("--output", "-o", show_default=False, help="json: print JSON.")]
+_LONGEST_LINE = 2000  # characters of a rule
 
 
 def command(
@@ -36,32 +41,27 @@ def command(
         str | None, typer.Argument(metavar="[service/NAME]", show_default=False, help="Only the rules of this Service.")
     ] = None,
     namespace: Namespace = None,
-    node: ShownNode = None,
+    node: Node = None,
     mode: Annotated[
-        str | None,
-        typer.Option(show_default=False, help="Render the rules in this mode: nftables, iptables, ipvs or userspace."),
+        Literal["nftables", "iptables", "ipvs", "userspace"] | None,
+        typer.Option(show_default=False, help="Render the rules in this mode."),
     ] = None,
-    output: Output = None,
+    output: Output = "text",
     kubeconfig: Kubeconfig = None,
     name: Name = None,
     state_dir: StateDir = None,
 ) -> None:
     try:
         service = parse_service(target) if target is not None else ""
-        check_namespace(namespace or "default")
-        if output not in (None, "json"):
-            raise ValueError(f"--output {output!r}: only json is known")
-        if mode is not None and mode not in MODES:
-            raise ValueError(f"--mode {mode!r}: {', '.join(MODES)} are the modes")
+        if namespace is not None:
+            check_namespace(namespace)
+            if not service:
+                raise ValueError("-n needs service/NAME: the rules of a node are those of all namespaces")
     except ValueError as error:
         fail("rules", error, 2)
     cluster = choose_cluster("rules", kubeconfig, name, state_dir)
-    with reporting_failures("rules", ClientError):
-        try:
-            work = _show(cluster, service, namespace or cluster.config.namespace, node, mode, is_json=output == "json")
-            asyncio.run(work)
-        except KeyboardInterrupt:
-            raise typer.Exit(130) from None
+    work = _show(cluster, service, cluster.namespace(namespace), node, mode, is_json=output == "json")
+    run_reporting("rules", work)
 
 
 async def _show(
@@ -135,6 +135,8 @@ def _print(report: dict[str, Any], rules: Any, service: str, names: dict[str, st
     from bridgehead.insight.findings import printable
     from bridgehead.insight.rulesets.report import entry_as_json, report_rules
 
+    from .node_choice import missing_lines
+
     if is_json:
         if rules is not None:
             entries = rules.of_service(service) if service else rules.entries
@@ -145,18 +147,16 @@ def _print(report: dict[str, Any], rules: Any, service: str, names: dict[str, st
         json.dump(report, sys.stdout, indent=2)
         sys.stdout.write("\n")
         return
-    for text in report["unseen"]:
-        sys.stderr.write(f"could not look at {printable(text)}\n")
-    for text in report.get("problems", ()):
-        sys.stderr.write(f"could not understand: {printable(text)}\n")
     if rules is not None:
         found = ", ".join(rules.modes) or "none"
-        sys.stdout.write(f"{report['node']}: mode {report['mode']}; rules of: {found}\n\n")
+        sys.stdout.write(f"{printable(report['node'])}: mode {report['mode']}; rules of: {found}\n\n")
         lines = list(report_rules(rules, service, names))
-        sys.stdout.writelines(f"{line}\n" for line in lines)
+        sys.stdout.writelines(f"{printable(line, _LONGEST_LINE)}\n" for line in lines)
         if service and not lines:
             sys.stdout.write(f"no rule of {report['node']} is there for {service}\n")
     for rendered in report.get("rendered", ()):
         sys.stdout.write(f"{rendered['heading']}\n\n")
-        sys.stdout.writelines(f"{printable(line, 2000)}\n" for line in rendered["text"].splitlines())
+        sys.stdout.writelines(f"{printable(line, _LONGEST_LINE)}\n" for line in rendered["text"].splitlines())
         sys.stdout.write("\n")
+    sys.stdout.writelines(f"Could not understand {printable(text)}\n" for text in report.get("problems", ()))
+    sys.stdout.write(missing_lines(report["unseen"]))

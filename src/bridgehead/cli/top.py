@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .cluster_access import Cluster, Kubeconfig, Name, StateDir, choose_cluster
+from .cluster_access import AllNamespaces, Cluster, Kubeconfig, Name, StateDir, choose_cluster
 from .failures import fail
+from .service_targets import check_scope
 
 if TYPE_CHECKING:
     from bridgehead.insight.terminal.views import View
@@ -29,8 +30,9 @@ if TYPE_CHECKING:
 def command(
     table: Annotated[str, typer.Argument(metavar="TABLE", help="The first table: svc, po, no, ev, dns, ...")] = "svc",
     namespace: Annotated[
-        str, typer.Option("--namespace", "-n", show_default=False, help="Namespace. Default: all namespaces.")
-    ] = "",
+        str | None, typer.Option("--namespace", "-n", show_default=False, help="Namespace. Default: all namespaces.")
+    ] = None,
+    all_namespaces: AllNamespaces = False,
     kubeconfig: Kubeconfig = None,
     name: Name = None,
     state_dir: StateDir = None,
@@ -41,6 +43,10 @@ def command(
     view = BY_ALIAS.get(table.lower())
     if view is None:
         fail("top", f"no table is named {table!r}{did_you_mean(table, BY_ALIAS)}", 2)
+    try:
+        check_scope(namespace, all_namespaces)
+    except ValueError as error:
+        fail("top", error, 2)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         fail("top", "needs a terminal; `kubectl get` prints tables for programs", 2)
     cluster = choose_cluster("top", kubeconfig, name, state_dir)
@@ -49,7 +55,7 @@ def command(
         if value is not None:
             options += [option, str(value)]
     try:
-        asyncio.run(_show(cluster, options, view, namespace))
+        asyncio.run(_show(cluster, options, view, namespace or ""))
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
 

@@ -17,14 +17,14 @@ Examples:
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from .cluster_access import Cluster, Kubeconfig, Name, Namespace, StateDir, choose_cluster
-from .failures import fail, reporting_failures
+from .cluster_access import Cluster, Kubeconfig, Name, Namespace, Output, StateDir, choose_cluster, run_reporting
+from .failures import fail
+from .service_targets import check_scope
 
 if TYPE_CHECKING:
     from bridgehead.insight.trace.context import Request
@@ -42,14 +42,13 @@ def command(
             help="Where the connection comes from. Default: a pod of the namespace.",
         ),
     ] = None,
-    protocol: Annotated[Literal["tcp", "udp", "sctp"], typer.Option(help="Protocol.")] = "tcp",
-    output: Annotated[Literal["text", "json"], typer.Option("--output", "-o", help="Format of the report.")] = "text",
     namespace: Namespace = None,
+    protocol: Annotated[Literal["tcp", "udp", "sctp"], typer.Option(help="Protocol.")] = "tcp",
+    output: Output = "text",
     kubeconfig: Kubeconfig = None,
     name: Name = None,
     state_dir: StateDir = None,
 ) -> None:
-    from bridgehead.client.errors import ClientError
     from bridgehead.insight.trace.context import Request
     from bridgehead.insight.trace.destination import PortMissing
     from bridgehead.insight.trace.origins import NoOrigin
@@ -58,23 +57,21 @@ def command(
 
     try:
         parsed, source = parse_target(target), parse_origin(origin) if origin is not None else None
-    except BadTarget as error:
+        check_scope(namespace, all_namespaces=False)
+    except (BadTarget, ValueError) as error:
         fail("trace", error, 2)
     cluster = choose_cluster("trace", kubeconfig, name, state_dir)
     request = Request(
         target=parsed,
         text=target,
         origin=source,
-        namespace=namespace or cluster.config.namespace or "default",
+        namespace=cluster.namespace(namespace),
         protocol=protocol,
     )
-    with reporting_failures("trace", NoOrigin, ClientError):
-        try:
-            report = asyncio.run(_trace(cluster, request))
-        except PortMissing as error:
-            fail("trace", error, 2)
-        except KeyboardInterrupt:
-            raise typer.Exit(130) from None
+    try:
+        report = run_reporting("trace", _trace(cluster, request), NoOrigin)
+    except PortMissing as error:
+        fail("trace", error, 2)
     if output == "json":
         import msgspec
 

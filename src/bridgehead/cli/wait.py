@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sys
-from pathlib import Path
 from typing import Annotated, Self
 
 import typer
@@ -27,36 +26,35 @@ from bridgehead.insight.waiting import NotProgrammed, wait_programmed
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.objects.times import parse_duration
 
+from .cluster_access import Kubeconfig, Name, Namespace, StateDir
 from .failures import fail, reporting_failures
 from .kubeconfigs import find_kubeconfig
-from .lab_options import StateDir, reporting_errors
-from .parsing import path
-from .service_targets import check_namespace, parse_service
+from .lab_options import reporting_errors
+from .service_targets import check_scope, parse_service
 
 
 def command(
     target: Annotated[str, typer.Argument(metavar="service/NAME", show_default=False, help="Name of the Service.")],
-    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Namespace of the Service.")] = "default",
+    namespace: Namespace = None,
     timeout: Annotated[str, typer.Option(help="Maximum time to wait, for example 30s or 1m. 0: check once.")] = "30s",
-    kubeconfig: Annotated[
-        Path | None, typer.Option(envvar="KUBECONFIG", parser=path, help="Kubeconfig file. Default: the lab's.")
-    ] = None,
-    name: Annotated[str | None, typer.Option("--name", envvar="BRIDGEHEAD_NAME", help="Name of the lab.")] = None,
+    kubeconfig: Kubeconfig = None,
+    name: Name = None,
     state_dir: StateDir = None,
 ) -> None:
     try:
         service, seconds = parse_service(target), parse_duration(timeout)
-        check_namespace(namespace)
+        check_scope(namespace, all_namespaces=False)
     except ValueError as error:
         fail("wait", error, 2)
     with reporting_errors():
         file, context = find_kubeconfig(kubeconfig, name, state_dir)
     with reporting_failures("wait", NotProgrammed, ClientError):
         config = load_kubeconfig(file, context)
+        key = ObjectKey(namespace or config.namespace, service)
         try:
-            sys.stdout.write(f"{asyncio.run(_wait(config, ObjectKey(namespace, service), seconds))}\n")
+            sys.stdout.write(f"{asyncio.run(_wait(config, key, seconds))}\n")
         except NotFound:
-            fail("wait", f'service/{service} not found in namespace "{namespace}"; -n chooses another namespace')
+            fail("wait", f'service/{service} not found in namespace "{key.namespace}"; -n chooses another namespace')
         except KeyboardInterrupt:
             raise typer.Exit(130) from None
 

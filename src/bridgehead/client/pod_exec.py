@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from typing import Final, NamedTuple
+from urllib.parse import quote
 
 import msgspec
 
@@ -73,7 +74,7 @@ async def exec_in_pod(
     if stdin:
         params.append(("stdin", "true"))
     params += [("command", word) for word in argv]
-    path = PODS.path(pod.namespace, pod.name, "exec")
+    path = PODS.path(quote(pod.namespace, safe=""), quote(pod.name, safe=""), "exec")
     try:
         async with asyncio.timeout(seconds), client.open_socket(path, params, (V5, V4)) as socket:
             return await _run(socket, stdin, most_bytes)

@@ -172,11 +172,10 @@ class FlowTrace(Closable):
             raise
 
     def close(self) -> None:
-        try:
+        with contextlib.suppress(OSError):  # somebody may have flushed the ruleset
             remove_table(self._owner, NFPROTO_INET, self._flow.table)
-        finally:
-            self._owner.close()  # the kernel removes the table now at the latest
-            self._events.close()
+        self._owner.close()  # the kernel removes the table now at the latest
+        self._events.close()
 
     def collect(self, seconds: float, is_over: Callable[[], bool] = lambda: False) -> list[TraceEvent]:
         """Return the events of the next `seconds`, or of less: until none comes for 50 ms after `is_over`.

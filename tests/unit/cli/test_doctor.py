@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bridgehead import cli
-from bridgehead.cli.doctor import parse_target
+from bridgehead.cli.service_targets import parse_service_port
 from tests.kubeconfigs import write_kubeconfig
 
 
@@ -33,7 +33,7 @@ def doctor(*arguments):
     ],
 )
 def test_targets(text, target):
-    assert parse_target(text) == target
+    assert parse_service_port(text) == target
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,6 @@ def test_only_services_are_accepted(text, capsys):
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        (["-o", "yaml"], "text or json"),
         (["-n", "a/b"], "is not the name of a namespace"),
         (["-A", "web"], "-A excludes"),
         (["-A", "-n", "shop"], "-A excludes"),

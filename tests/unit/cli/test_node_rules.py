@@ -11,7 +11,7 @@ import pytest
 
 from bridgehead import cli
 from bridgehead.cli import flows
-from bridgehead.cli.node_choice import choose_node, describe_missing, require_service
+from bridgehead.cli.node_choice import choose_node, chosen_services, describe_missing, missing_lines, require_service
 from bridgehead.insight.facts.network_state import NetworkState, Section
 from bridgehead.objects.meta import ObjectKey
 from tests.unit.insight.rulesets.clusters import cluster, service
@@ -36,10 +36,9 @@ def run(*arguments: str) -> object:
     [
         (("rules", "pod/web"), "'pod/web' is not service/NAME"),
         (("rules", "-n", "a/b"), "'a/b' is not the name of a namespace"),
-        (("rules", "-o", "yaml"), "--output 'yaml': only json is known"),
-        (("rules", "--mode", "ebpf"), "--mode 'ebpf'"),
+        (("rules", "-n", "shop"), "-n needs service/NAME"),
+        (("flows", "-A", "-n", "shop"), "-A excludes"),
         (("flows", "deployment/x"), "'deployment/x' is not service/NAME"),
-        (("flows", "-o", "wide"), "--output 'wide'"),
         (("diff-modes", "nftables", "iptable"), 'did you mean "iptables"?'),
         (("diff-modes", "nftables", "ipvs", "x/y"), "'x/y' is not service/NAME"),
     ],
@@ -51,6 +50,22 @@ def test_a_wrong_command_line_is_one_line(
     err = capsys.readouterr().err
     assert error in err
     assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("doctor", "-o", "yaml"),
+        ("trace", "web", "-o", "yaml"),
+        ("rules", "-o", "yaml"),
+        ("rules", "--mode", "yaml"),
+        ("flows", "-o", "yaml"),
+        ("diff-modes", "ipvs", "nftables", "-o", "yaml"),
+    ],
+)
+def test_choices_are_the_same_in_all_commands(arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(*arguments) == 2
+    assert "'yaml' is not one of " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", [("rules",), ("flows", "service/web"), ("diff-modes", "nftables", "ipvs")])
@@ -74,6 +89,17 @@ def test_a_service_of_another_namespace_is_named(capsys: pytest.CaptureFixture[s
     with pytest.raises(SystemExit):
         require_service("rules", state, ObjectKey("default", "web"))
     assert "there is one in shop (-n)" in capsys.readouterr().err
+
+
+def test_services_are_chosen_by_name_or_by_namespace() -> None:
+    state = cluster([service("web", "shop", clusterIPs=["10.96.0.10"]), service("web", clusterIPs=["10.96.0.11"])])
+    assert chosen_services(state, "", None) is None
+    assert chosen_services(state, "", "shop") == {"shop/web"}
+    assert chosen_services(state, "web", "default") == {"default/web"}
+
+
+def test_parts_that_could_not_be_read_are_plain_lines() -> None:
+    assert missing_lines(["pods: no\x1b[2J\nright"]) == "Could not look at pods: no?[2J?right\n"
 
 
 def test_sections_with_one_reason_are_one_line() -> None:

@@ -23,6 +23,7 @@ from .policies import networks_of
 from .subjects import Facts, ServiceView, mapping, names_of
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def check_cluster_ips(view: ServiceView, facts: Facts) -> Iterator[Finding]:
@@ -74,9 +75,12 @@ def check_external_ips(view: ServiceView, facts: Facts) -> Iterator[Finding]:
         address, why = next(iter(refused.items()))
         yield view.finding(
             "ExternalIPRefused",
-            f"The Service is not published at its external IP {address}: it is {why}.",
+            f"The Service is not published at its external IP {address}: it is {why}."
+            if cluster.progress
+            else f"The external IP {address} is {why}: a proxy refuses it, or two destinations have it.",
             fix=view.patch('{"spec":{"externalIPs":["ADDRESS"]}}'),
             evidence=[f"{each}: {reason}" for each, reason in refused.items()],
+            severity=Severity.BROKEN if cluster.progress else Severity.DEGRADED,
         )
     clashes = [
         f"{address} port {port.port}/{port.protocol} of {other.key}"
@@ -177,32 +181,34 @@ def _announces_external_ips(facts: Facts) -> bool:
     return any(name in facts.policies.enforcing for name in ("calico", "kube-router", "cilium"))
 
 
-def _pool_networks(facts: Facts) -> list[tuple[int, int]]:
-    """Return the ranges of all pools of load-balancer addresses, as numbers of their first and last address."""
+def _pool_networks(facts: Facts) -> list[tuple[Address, Address]]:
+    """Return the ranges of all pools of load-balancer addresses: the first and last address of each."""
     found = []
     for pool in facts.cluster.address_pools:
         spec = mapping(pool.get("spec"))
         texts = spec.get("addresses") if pool.get("kind") == "IPAddressPool" else [spec.get("address")]
         for text in texts if isinstance(texts, list) else []:
-            numbers = _range(text) if isinstance(text, str) else None
-            found += [numbers] if numbers is not None else []
+            ends = _range(text) if isinstance(text, str) else None
+            found += [ends] if ends is not None else []
     return found
 
 
 @lru_cache(maxsize=256)
-def _range(text: str) -> tuple[int, int] | None:
+def _range(text: str) -> tuple[Address, Address] | None:
     first, dash, last = text.partition("-")
     try:
         if dash:
-            return int(ipaddress.ip_address(first.strip())), int(ipaddress.ip_address(last.strip()))
+            return ipaddress.ip_address(first.strip()), ipaddress.ip_address(last.strip())
         network = ipaddress.ip_network(first.strip(), strict=False)
     except ValueError:
         return None
-    return int(network.network_address), int(network.broadcast_address)
+    return network.network_address, network.broadcast_address
 
 
-def _holds(numbers: tuple[int, int], address: str) -> bool:
-    return numbers[0] <= int(ipaddress.ip_address(address)) <= numbers[1]
+def _holds(ends: tuple[Address, Address], address: str) -> bool:
+    first, last = ends
+    ip = ipaddress.ip_address(address)
+    return ip.version == first.version == last.version and int(first) <= int(ip) <= int(last)
 
 
 @lru_cache(maxsize=16)

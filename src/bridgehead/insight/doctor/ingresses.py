@@ -32,12 +32,18 @@ def check_ingresses(facts: Facts) -> Iterator[Finding]:
         backends = list(_backends(spec))
         if asked and not any(ObjectKey(key.namespace, name) in asked for name, _, _ in backends):
             continue
-        yield from _class(key, metadata, spec, facts)
+        if not _is_served(ingress):
+            yield from _class(key, metadata, spec, facts)
         seen: set[tuple[str, str]] = set()
         for name, port, where in backends:
             if (name, str(port)) not in seen:
                 seen.add((name, str(port)))
                 yield from _backend(key, name, port, where, facts)
+
+
+def _is_served(ingress: Mapping[str, Any]) -> bool:
+    """Whether a controller has published an address: some serve classes without an object, and no class at all."""
+    return bool(objects_in(mapping(mapping(ingress.get("status")).get("loadBalancer")).get("ingress")))
 
 
 def _backend(key: ObjectKey, name: str, port: int | str | None, where: str, facts: Facts) -> Iterator[Finding]:

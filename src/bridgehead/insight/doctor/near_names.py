@@ -48,8 +48,10 @@ def is_near(one: str, other: str) -> bool:
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """Return the known text that differs least from `word` by a typing error; None without any."""
     near = [each for each in known if is_near(word, each)]
+    if not near:
+        return None
     bare = _spelling(word).bare
-    return min(near, key=lambda each: (_distance(bare, _spelling(each).bare), each), default=None)
+    return min(near, key=lambda each: (_distance(bare, _spelling(each).bare), each))
 
 
 def _distance(one: str, other: str) -> int:

@@ -24,7 +24,7 @@ def _severity(facts: Facts) -> Severity:
 def _note(facts: Facts) -> str:
     """Return the evidence for or against an effect of policies."""
     if facts.policies.enforcing:
-        return f"{facts.policies.enforcing} enforces NetworkPolicies"
+        return f"{facts.policies.enforcing} enforces NetworkPolicies; policies of kinds of its own were not looked at"
     return "no network plugin was recognized that enforces NetworkPolicies: without one they have no effect"
 
 
@@ -86,12 +86,17 @@ def _may_match(policy: Policy, rule: PolicyRule, facts: Facts) -> bool:
     """Whether anybody is a peer of the rule: a pod, or an address outside of the cluster."""
     if not rule.peers or any(peer.ip_block is not None for peer in rule.peers):
         return True
-    namespaces = facts.cluster.namespaces
-    return any(
-        peer_matches(peer, policy.namespace, pod, namespaces)
-        for peer in rule.peers
-        for pod in facts.cluster.pods.values()
-    )
+    if not facts.cluster.has_seen("namespaces") and any(peer.namespace_selector is not None for peer in rule.peers):
+        return True
+    known = facts.policies.existing_peers
+    if id(rule) not in known:  # every port of every pod asks, and all pods of the cluster may have to be looked at
+        namespaces = facts.cluster.namespaces
+        known[id(rule)] = any(
+            peer_matches(peer, policy.namespace, pod, namespaces)
+            for peer in rule.peers
+            for pod in facts.cluster.pods.values()
+        )
+    return known[id(rule)]
 
 
 def _ports_of(rule: PolicyRule) -> str:
@@ -107,7 +112,7 @@ def check_dns_egress(facts: Facts) -> Iterator[Finding]:
     """Yield policies that keep pods from asking the cluster's DNS: one finding for each namespace."""
     cluster, policies = facts.cluster, facts.policies
     if (
-        not facts.has_seen_all("networkpolicies", "pods", "services", namespace=SYSTEM)
+        not facts.has_seen_all("networkpolicies", "pods", "services", "namespaces", namespace=SYSTEM)
         or DNS_KEY not in cluster.services
     ):
         return

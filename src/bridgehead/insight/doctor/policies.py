@@ -13,7 +13,7 @@ from bridgehead.insight.findings import Finding, Severity
 from bridgehead.objects.address_holders import assigned_addresses, external_addresses
 from bridgehead.objects.core import Node
 
-from .subjects import Facts, ServiceView, names_of
+from .subjects import Facts, ServiceView, kubectl, names_of
 
 
 def check_traffic_policies(view: ServiceView, facts: Facts) -> Iterator[Finding]:
@@ -95,7 +95,7 @@ def check_hints(view: ServiceView, facts: Facts) -> Iterator[Finding]:
         yield view.finding(
             "NodesWithoutZone",
             f"The Service prefers its client's zone, but the nodes {names_of(without_zone)} have no zone label.",
-            fix=f"kubectl label node {without_zone[0]} topology.kubernetes.io/zone=ZONE",
+            fix=kubectl("", "label", "node", without_zone[0], "topology.kubernetes.io/zone=ZONE"),
             severity=Severity.NOTICE,
         )
 

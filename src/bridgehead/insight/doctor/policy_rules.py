@@ -99,8 +99,7 @@ _ENFORCING = (
     "canal",
     "azure-npm",
     "kindnet",
-    "aws-node",
-    "network-polic",
+    "network-polic",  # controllers of their own; aws-node alone enforces none by default
 )
 
 
@@ -111,6 +110,7 @@ class PolicyIndex:
         self.by_namespace: dict[str, list[Policy]] = {}
         for policy in parse_policies(items):
             self.by_namespace.setdefault(policy.namespace, []).append(policy)
+        self.existing_peers: dict[int, bool] = {}  # whether anybody is a peer, by the identity of the rule
         self.enforcing = next((name for name in plugins if any(part in name for part in _ENFORCING)), "")
 
     def of(self, namespace: str) -> Sequence[Policy]:

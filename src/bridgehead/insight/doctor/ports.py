@@ -163,7 +163,11 @@ def _numbered(view: ServiceView, facts: Facts, index: int, port: ServicePort) ->
 def _listeners(pod: Pod, facts: Facts) -> Sequence[Listening] | None:
     """Return the listeners of a pod; None if they could not be read."""
     state = facts.pod_listeners.get(pod.key)
-    return None if state is None or Section.LISTENERS in state.unseen else state.listeners
+    if state is None or Section.LISTENERS in state.unseen:
+        return None
+    if pod.spec.runtime_class_name and not state.listeners:
+        return None  # a sandbox with a kernel of its own (gVisor, Kata), whose sockets cannot be seen from outside
+    return state.listeners
 
 
 def _listens(listeners: Sequence[Listening], protocol: str, number: int, families: Sequence[str]) -> _Reach:

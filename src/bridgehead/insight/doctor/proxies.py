@@ -5,6 +5,7 @@ Pure: no I/O, no clock, no randomness.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 
 from bridgehead.insight.findings import Finding, Severity
@@ -121,7 +122,7 @@ def check_programming(view: ServiceView, facts: Facts) -> Iterator[Finding]:
         yield view.finding(
             "ProxyBehind",
             f"The service proxy of {names_of(behind)} has not programmed the Service's present state.",
-            fix=f"bridgehead wait service/{view.key.name} -n {view.key.namespace}",
+            fix=shlex.join(("bridgehead", "wait", f"service/{view.key.name}", "-n", view.key.namespace)),
             evidence=[
                 f"Service at version {service}, its EndpointSlices at {slices}",
                 f"{behind[0]}: Services at {have.services}, EndpointSlices at {have.slices}",

@@ -34,7 +34,7 @@ def check_selector(view: ServiceView, facts: Facts) -> Iterator[Finding]:
     namespace = view.key.namespace
     shown = _shown(selector)
     evidence = [f"selector of the Service: {shown}"]
-    workloads = facts.selectable_workloads.get(namespace, ()) if facts.cluster.has_seen("workloads") else ()
+    workloads = facts.selectable_workloads.get(namespace, ())
     matching = [workload for workload in workloads if selector.items() <= workload.labels.items()]
     if matching:
         yield from _without_pods(view, facts, matching[0], evidence)
@@ -106,7 +106,7 @@ def _without_pods(view: ServiceView, facts: Facts, workload: Workload, evidence:
 
 def check_without_selector(view: ServiceView, facts: Facts) -> Iterator[Finding]:
     """Yield a finding for a Service without a selector that nobody gave endpoints."""
-    if view.is_external_name or view.spec.selector or not view.sees_slices:
+    if view.is_external_name or view.spec.selector or not view.sees_slices or view.is_placeholder:
         return
     if view.endpoints or not facts.cluster.has_seen("endpoints") or view.key in facts.cluster.endpoints:
         return

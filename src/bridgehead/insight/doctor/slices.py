@@ -97,7 +97,7 @@ def _foreign(view: ServiceView, facts: Facts) -> Iterator[Finding]:
     if not view.sees_pods or not facts.is_whole or not cluster.has_seen("nodes"):
         return
     for slice_ in view.slices:
-        if MANAGED_BY_LABEL in slice_.metadata.labels:
+        if MANAGED_BY_LABEL in slice_.metadata.labels or slice_.address_type == "FQDN":  # proxies ignore host names
             continue
         unknown = [
             address
@@ -121,6 +121,8 @@ def _foreign(view: ServiceView, facts: Facts) -> Iterator[Finding]:
 
 
 def _by_hand(view: ServiceView, facts: Facts) -> Iterator[Finding]:
+    if view.is_placeholder:
+        return
     cluster = facts.cluster
     endpoints = cluster.endpoints.get(view.key) if cluster.has_seen("endpoints") else None
     if endpoints is not None:
@@ -177,7 +179,9 @@ def _ports_without_endpoints(view: ServiceView) -> Iterator[Finding]:
         "EndpointPortMismatch",
         f'The port "{missing[0].name}"/{missing[0].protocol} of the Service is not in its EndpointSlices: the name and '
         f"protocol must be equal. They have {names}.",
-        fix=view.kubectl("edit", "endpoints" if _is_mirrored(with_endpoints[0]) else "endpointslices", view.key.name),
+        fix=view.kubectl("edit", "endpoints", view.key.name)
+        if _is_mirrored(with_endpoints[0])
+        else view.kubectl("edit", "endpointslice", with_endpoints[0].metadata.name),
         evidence=[
             f"ports of the Service: {names_of(f'{port.name or port.port}/{port.protocol}' for port in view.spec.ports)}"
         ],

@@ -225,6 +225,11 @@ class ServiceView:
     def is_external_name(self) -> bool:
         return self.spec.type == "ExternalName"
 
+    @property
+    def is_placeholder(self) -> bool:
+        """Whether the Service has neither ports nor a selector: operators keep state in the Endpoints of its name."""
+        return self.is_headless and not self.spec.ports and not self.spec.selector
+
     @cached_property
     def pods(self) -> Sequence[Pod]:
         """The pods that the selector matches."""
@@ -361,12 +366,12 @@ def make_finding(
     evidence: Iterable[str] = (),
     severity: Severity = Severity.BROKEN,
 ) -> Finding:
-    """Return a finding whose texts are bounded and printable."""
+    """Return a finding whose texts are bounded and printable. A fix that is too long is left out, not cut."""
     return Finding(
         cause=cause,
         subject=printable(subject),
         text=printable(text),
-        fix=printable(fix, _LONGEST_FIX),
+        fix=printable(fix, _LONGEST_FIX) if len(fix) <= _LONGEST_FIX else "",
         evidence=tuple(shortened([printable(line) for line in evidence], _MOST_EVIDENCE)),
         severity=severity,
     )

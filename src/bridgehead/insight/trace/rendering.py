@@ -35,4 +35,4 @@ def _lines(report: Report) -> Iterator[str]:
     if report.unseen:
         yield ""
     for unseen in report.unseen:
-        yield f"could not look at {unseen}"
+        yield f"Could not look at {unseen}"

@@ -75,11 +75,11 @@ def parse_target(text: str) -> Target:
     if slash:
         kinds = {"service": TargetKind.SERVICE, "svc": TargetKind.SERVICE, "services": TargetKind.SERVICE}
         kinds |= {"pod": TargetKind.POD, "po": TargetKind.POD, "pods": TargetKind.POD}
-        if kind not in kinds:
+        if kind.lower() not in kinds:
             raise BadTarget(f"{shown}: not a name, an address, service/NAME or pod/NAME, with or without :PORT")
         path, _, port = path.partition(":")
         namespace, name = _namespaced(path, shown)
-        return Target(kinds[kind], name, namespace, _port(port, shown))
+        return Target(kinds[kind.lower()], name, namespace, _port(port, shown))
     host, port = _split(text, shown)
     address = _address(host)
     if address is not None:
@@ -93,6 +93,7 @@ def parse_origin(text: str) -> Origin:
     """Parse `pod/NAME`, `pod/NAMESPACE/NAME`, `node/NAME` or `outside`. Raises BadTarget."""
     shown = printable(text, 80)
     kind, _, path = text.partition("/")
+    kind = kind.lower()
     if text == OriginKind.OUTSIDE:
         return Origin(OriginKind.OUTSIDE)
     if kind in ("pod", "po", "pods") and path:

@@ -37,7 +37,7 @@ def test_the_verdict_is_the_first_line():
         "      evil ?[31m?text?next",
         " 2. pod [FAILED]: nobody listens",
         "",
-        "could not look at nodes: forbidden",
+        "Could not look at nodes: forbidden",
     ]
 
 
