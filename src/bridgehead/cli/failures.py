@@ -9,11 +9,12 @@ from typing import NoReturn
 
 
 def fail(part: str, reason: object, code: int = 1) -> NoReturn:
-    """Print the reason and exit `bridgehead PART`."""
+    """Print the reason and exit `bridgehead PART`. A server may have written it: terminal escapes lose their effect."""
     text = str(reason)
     if isinstance(reason, OSError) and reason.strerror:
         text = f"{reason.filename}: {reason.strerror}" if reason.filename else reason.strerror
-    sys.stderr.write(f"bridgehead {part}: {text}\n")
+    shown = "".join(character if character.isprintable() or character in "\n\t" else "?" for character in text)
+    sys.stderr.write(f"bridgehead {part}: {shown}\n")
     raise SystemExit(code)
 
 

@@ -99,6 +99,8 @@ async def _record(
 
 def _describe(file: Path, size_bytes: int, recorded: Recorded) -> str:
     """Return the summary, with a line for each part that could not be recorded."""
+    from bridgehead.insight.findings import printable
+
     counts = recorded.objects
     some = ", ".join(f"{counts[plural]} {plural}" for plural in ("services", "endpointslices", "pods", "nodes"))
     lines = [
@@ -107,7 +109,7 @@ def _describe(file: Path, size_bytes: int, recorded: Recorded) -> str:
     ]
     if recorded.kernel_states:
         lines.append(f"States of nodes' kernels: {recorded.kernel_states}.")
-    lines += [f"Could not look at {unseen}" for unseen in recorded.unseen]
+    lines += [f"Could not look at {printable(str(unseen))}" for unseen in recorded.unseen]
     if recorded.skipped:
         lines.append(f"left out: {recorded.skipped} changes of invalid or too large objects")
     if recorded.is_cut:

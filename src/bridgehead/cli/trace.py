@@ -17,6 +17,7 @@ Examples:
 
 from __future__ import annotations
 
+import json
 import sys
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -75,7 +76,7 @@ def command(
     if output == "json":
         import msgspec
 
-        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n")
+        sys.stdout.write(f"{json.dumps(msgspec.to_builtins(report), indent=2)}\n")
     else:
         sys.stdout.write(render(report))
     if report.works is not True:

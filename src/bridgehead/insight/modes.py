@@ -14,7 +14,6 @@ from typing import NamedTuple
 import msgspec
 
 from bridgehead.proxy.address_texts import is_loopback, of_family
-from bridgehead.proxy.config import MODES
 from bridgehead.proxy.frontends import Frontend, Publication, SourceNat
 
 from .expectations import Expectations, service_of
@@ -303,8 +302,3 @@ _OF_NODE: Sequence[tuple[str, Callable[[Expectations], str]]] = (
     ("mark of masqueraded packets", _masquerade_mark),
     ("where to see the rules", lambda expected: _WHERE.get(expected.mode, "")),
 )
-
-
-def unknown_mode(name: str) -> str:
-    """Return why a text is no mode; "" if it is one."""
-    return "" if name in MODES else f"{name!r} is no mode; {', '.join(MODES)} are"

@@ -1,4 +1,4 @@
-"""Commands whose standard output cannot be written to."""
+"""Commands whose standard output cannot be written to, and what they print of errors."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from bridgehead import __version__, cli
+from bridgehead.cli.failures import fail
 
 
 def end_of(*argv: str) -> object:
@@ -71,3 +72,9 @@ def test_text_that_the_locale_cannot_write_is_escaped(monkeypatch: pytest.Monkey
         monkeypatch.setattr(sys, "stdout", stdout)
         assert end_of("logs", "--state-dir", str(tmp_path)) == 0
     assert (tmp_path / "output").read_bytes() == b"pulled \\u4e2d\n"
+
+
+def test_a_reason_of_a_server_is_plain_text(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        fail("wait", "no\x1b[2Jpe\u009b1m")
+    assert capsys.readouterr().err == "bridgehead wait: no?[2Jpe?1m\n"

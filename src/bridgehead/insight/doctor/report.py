@@ -5,11 +5,12 @@ Pure: no I/O, no clock, no randomness.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from bridgehead.insight.findings import Finding, Severity
+from bridgehead.insight.findings import Finding, Severity, printable
 
 from .diagnosis import Diagnosis
 
@@ -48,11 +49,11 @@ def _summary(diagnosis: Diagnosis) -> str:
             f"{healthy} {'Service has' if healthy == 1 else 'Services have'} no finding; not all could be looked at."
         ]
     elif is_one and healthy:
-        lines = [f"service/{next(iter(diagnosis.services))} is healthy."]
+        lines = [f"service/{printable(next(iter(diagnosis.services)))} is healthy."]
     else:
         lines = [f"{healthy} {'Service is' if healthy == 1 else 'Services are'} healthy."]
     lines += [f"service/{key} could not be looked at." for key in diagnosis.unknown]
-    lines += [f"Could not look at {unseen}" for unseen in diagnosis.unseen]
+    lines += [f"Could not look at {printable(str(unseen))}" for unseen in diagnosis.unseen]
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -62,4 +63,4 @@ def render_json(diagnosis: Diagnosis) -> str:
     `services` has the cause of each Service's verdict, or "".
     """
     document = {**msgspec.to_builtins(diagnosis), "healthy": diagnosis.healthy}
-    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
+    return json.dumps(document, indent=2) + "\n"  # ASCII: names may have control characters

@@ -70,7 +70,7 @@ def parse_tables(listing: bytes, names: Collection[str]) -> tuple[list[NftTable]
         return [], []
     try:
         items = msgspec.json.decode(listing)["nftables"]
-    except (msgspec.DecodeError, KeyError, TypeError) as error:
+    except (msgspec.DecodeError, KeyError, TypeError, RecursionError) as error:
         return [], [f"the listing of nft cannot be read: {error}"]
     for item in items if isinstance(items, list) else ():
         if not isinstance(item, dict):
@@ -78,7 +78,7 @@ def parse_tables(listing: bytes, names: Collection[str]) -> tuple[list[NftTable]
         for kind, content in item.items():
             try:
                 _add(tables, names, kind, content)
-            except (KeyError, TypeError, ValueError, AttributeError, IndexError):
+            except (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError):
                 problems.append(f"a {kind} in the listing of nft has an unknown form")
     return list(tables.values()), sorted(set(problems))
 

@@ -6,33 +6,31 @@ Updates of the cluster are taken as they arrive; the screen is drawn at most eve
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
-from typing import Any, Protocol, cast
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping
+from typing import Any, cast
 
-from rich.segment import Segment
-from rich.style import Style
 from textual import events
 from textual.app import App, ComposeResult
 from textual.binding import Binding
-from textual.strip import Strip
-from textual.widget import Widget
 
 from bridgehead.client.errors import ClientError
 from bridgehead.insight.findings import printable
 from bridgehead.insight.live.rows import EventRow, NodeRow, PodRow, Row, ServiceRow
-from bridgehead.insight.live.updates import Status, Table, Update
+from bridgehead.insight.live.updates import Table, Update
 from bridgehead.objects.meta import ObjectKey
 
+from .bars import head_pieces, prompt_pieces, status_pieces, table_title_pieces, text_title_pieces
 from .commands import parse_command
 from .grid import Grid
+from .line import Line
 from .listing import Listing, Store
+from .pages import LogSource, TablePage, TextPage
 from .pane import TextPane
 from .prompt import LONGEST, Mode, Prompt
-from .texts import describe_lines, safe_line, safe_lines, yaml_lines
+from .sources import Cluster, ObjectReader
+from .streaming import lines_of
+from .texts import container_names, describe_lines, safe_lines, yaml_lines
 from .views import (
     ALWAYS,
     BY_ALIAS,
@@ -41,100 +39,14 @@ from .views import (
     PODS,
     SERVICES,
     VIEWS,
-    Tone,
     View,
     namespace_rows,
-    pod_tone,
 )
 
 REFRESH_SECONDS = 0.2
 _AGE_SECONDS = 1.0  # between two drawings of ages
 _FLASH_SECONDS = 4.0  # of a message
 _MOST_NUMBERED = 9  # namespaces that have a digit
-
-
-class Updates(AbstractContextManager["Updates"], Protocol):
-    """A subscription: `live.Feed`."""
-
-    def __aiter__(self) -> Updates: ...
-
-    async def __anext__(self) -> Update: ...
-
-
-class Cluster(Protocol):
-    """The part of `LiveCluster` that the application uses."""
-
-    @property
-    def status(self) -> Status: ...
-
-    def subscribe(self, tables: Iterable[Table]) -> Any: ...
-
-    def pods_of(self, service: ObjectKey) -> Collection[str]: ...
-
-    def pods_on(self, node: str) -> Collection[str]: ...
-
-
-class ObjectReader(Protocol):
-    """The part of `Inspector` that the application uses."""
-
-    async def read_object(self, kind: str, key: ObjectKey) -> Mapping[str, Any]: ...
-
-    def follow_log(
-        self, pod: ObjectKey, container: str, *, is_previous: bool = False
-    ) -> AsyncGenerator[bytes, None]: ...
-
-    def run(self, arguments: Sequence[str]) -> AsyncGenerator[bytes, None]: ...
-
-
-@dataclass
-class TablePage:
-    listing: Listing
-    about: str = ""  # of a drill-down: `service default/web`
-    key: str | None = None  # under the cursor, while another page is on top
-
-
-@dataclass
-class LogSource:
-    """The container whose log a page shows."""
-
-    pod: ObjectKey
-    containers: list[str] = field(default_factory=list)
-    index: int = 0
-    is_previous: bool = False
-
-
-@dataclass
-class TextPage:
-    title: str
-    log: LogSource | None = None
-
-
-class Line(Widget):
-    """One line, of pieces with styles, that is cut at the right end. Control characters are replaced."""
-
-    DEFAULT_CSS = "Line { height: 1; width: 1fr; }"
-
-    def __init__(self, id: str) -> None:
-        super().__init__(id=id)
-        self._pieces: list[tuple[str, Style]] = []
-
-    def show(self, *pieces: tuple[str, Style]) -> None:
-        found = [(printable(text), style) for text, style in pieces]
-        if found != self._pieces:
-            self._pieces = found
-            self.refresh()
-
-    @property
-    def text(self) -> str:
-        return "".join(text for text, _ in self._pieces)
-
-    def render_line(self, y: int) -> Strip:
-        strip = Strip([Segment(text, style) for text, style in self._pieces])
-        return strip.adjust_cell_length(self.size.width)
-
-
-_BOLD, _DIM, _BAD, _PLAIN = Style(bold=True), Style(dim=True), Style(color="red", bold=True), Style()
-_WARNING, _KEY, _CURSOR = Style(color="magenta"), Style(color="blue", bold=True), Style(reverse=True)
 
 
 class TopApp(App[None]):
@@ -177,15 +89,17 @@ class TopApp(App[None]):
         self._actions = self._keys()
 
     def compose(self) -> ComposeResult:
-        yield Line("head")
-        yield Line("title")
+        self._head, self._title, self._bottom = Line("head"), Line("title"), Line("status")
+        self._prompt_line = Line("prompt")
+        yield self._head
+        yield self._title
         self._grid = Grid(self._clock)
         yield self._grid
         self._pane = TextPane()
         self._pane.display = False
         yield self._pane
-        yield Line("prompt")
-        yield Line("status")
+        yield self._prompt_line
+        yield self._bottom
 
     def on_mount(self) -> None:
         self._start(self._follow(ALWAYS))
@@ -313,42 +227,16 @@ class TopApp(App[None]):
     # Lines around the page
 
     def _show_head(self) -> None:
-        tables = self._store.tables
-        services = cast(Iterable[ServiceRow], tables[Table.SERVICES].values())
-        broken = sum(1 for row in services if row.problem)
-        pods = cast(Iterable[PodRow], tables[Table.PODS].values())
-        unready = sum(1 for row in pods if not row.is_ready and pod_tone(row) is Tone.BAD)
-        nodes = cast(Iterable[NodeRow], tables[Table.NODES].values())
-        ready = sum(1 for row in nodes if row.is_ready)
-        count = len(tables[Table.NODES])
-        pieces = [
-            (f" {printable(self._cluster_name, 40)} ", _BOLD),
-            (f" {len(tables[Table.SERVICES])} Services", _PLAIN),
-            (f" ({broken} with a problem)" if broken else "", _BAD),
-            (f"  {len(tables[Table.PODS])} pods", _PLAIN),
-            (f" ({unready} not ready)" if unready else "", _BAD),
-            (f"  {ready}/{count} nodes ready", _BAD if ready < count else _PLAIN),
-        ]
-        self.query_one("#head", Line).show(*pieces)
+        self._head.show(*head_pieces(self._cluster_name, self._store.tables))
 
     def _show_title(self) -> None:
         page = self._pages[-1]
         if isinstance(page, TextPage):
-            kept = f" /{self._pane.filter}" if self._pane.filter else ""
-            self.query_one("#title", Line).show((f" {page.title}", _BOLD), (kept, _KEY))
-            return
-        listing = page.listing
-        where = page.about or ((self._namespace or "all namespaces") if listing.view.is_namespaced else "")
-        count = str(len(listing.keys)) if not listing.filter else f"{len(listing.keys)} of {listing.total}"
-        pieces = [(f" {listing.view.title}", _BOLD), (f" {printable(where, 60)}" if where else "", _PLAIN)]
-        pieces += [(f" [{count}]", _PLAIN), (f" /{printable(listing.filter, 40)}" if listing.filter else "", _KEY)]
-        if listing.view.is_namespaced and not page.about:
-            pieces.append(("   ", _PLAIN))
+            pieces = text_title_pieces(page.title, self._pane.filter)
+        else:
             self._number_namespaces()
-            for number, name in enumerate(["all", *self._namespaces]):
-                style = _BOLD if name == (self._namespace or "all") else _DIM
-                pieces += [(f"{number}", _KEY), (f" {printable(name, 24)}  ", style)]
-        self.query_one("#title", Line).show(*pieces)
+            pieces = table_title_pieces(page.listing, page.about, self._namespace, self._namespaces)
+        self._title.show(*pieces)
 
     def _number_namespaces(self) -> None:
         """Give digits to namespaces; one that has a digit keeps it as long as it exists."""
@@ -359,26 +247,8 @@ class TopApp(App[None]):
         self._namespaces = (kept + sorted(names.keys() - set(kept)))[:_MOST_NUMBERED]
 
     def _show_status(self) -> None:
-        status, line = self._status, self.query_one("#status", Line)
-        if self._message and time.monotonic() < self._message_until:
-            line.show((f" {self._message}", _WARNING))
-        elif status.problem:
-            line.show((f" no answer from the API server, trying again: {status.problem}", _BAD))
-        elif not status.is_synced:
-            line.show((f" reading from {printable(status.server, 60)} ...", _DIM))
-        elif status.unseen:
-            line.show((f" cannot see {status.unseen[0]}", _WARNING), (self._more(status), _WARNING))
-        else:
-            listing = self._listing_on_top
-            if listing is None:
-                line.show((" esc back  / filter  w wrap  ? help", _DIM))
-            else:
-                line.show((f" ? help  : command  / filter  d describe  y yaml  {listing.view.help}", _DIM))
-
-    @staticmethod
-    def _more(status: Status) -> str:
-        rest = ", ".join(each.what for each in status.unseen[1:])
-        return f"; nor {rest}" if rest else ""
+        message = self._message if time.monotonic() < self._message_until else ""
+        self._bottom.show(*status_pieces(self._status, message, self._listing_on_top))
 
     def _flash(self, text: str) -> None:
         self._message, self._message_until = printable(text, 200), time.monotonic() + _FLASH_SECONDS
@@ -388,21 +258,12 @@ class TopApp(App[None]):
 
     def _open_prompt(self, prompt: Prompt | None) -> None:
         self._prompt = prompt
-        self.query_one("#prompt", Line).display = prompt is not None
+        self._prompt_line.display = prompt is not None
         self._show_prompt()
 
     def _show_prompt(self) -> None:
-        prompt = self._prompt
-        if prompt is not None:
-            self.query_one("#prompt", Line).show(
-                (f" {prompt.mode.value}", _KEY),
-                (prompt.text, _PLAIN),
-                (prompt.completion, _DIM),
-                (" ", _CURSOR),
-                ("" if prompt.text else "  svc, po, no, ev, dns, api, syncs, ns, q", _DIM)
-                if prompt.mode is Mode.COMMAND
-                else ("  a text or a regular expression; !TEXT: rows without it" if not prompt.text else "", _DIM),
-            )
+        if self._prompt is not None:
+            self._prompt_line.show(*prompt_pieces(self._prompt))
 
     def _key_of_prompt(self, prompt: Prompt, key: str, character: str | None) -> None:
         if key == "escape":
@@ -682,43 +543,15 @@ class TopApp(App[None]):
         self, chunks: AsyncGenerator[bytes, None], empty: str, *, follows: bool = False, wraps: bool = False
     ) -> None:
         """Show a text that grows, drawn at most every REFRESH_SECONDS."""
-        begun = ""
         is_first = True
-        queue: asyncio.Queue[bytes | None] = asyncio.Queue(64)
-
-        async def receive() -> None:
-            try:
-                async with contextlib.aclosing(chunks):
-                    async for chunk in chunks:
-                        await queue.put(chunk)
-            finally:
-                with contextlib.suppress(asyncio.QueueFull):
-                    queue.put_nowait(None)
-
-        receiving = self._start(receive())
-        try:
-            has_ended = False
-            while not has_ended:
-                found = [await queue.get()]
-                while not queue.empty():
-                    found.append(queue.get_nowait())
-                has_ended = None in found or (receiving.done() and queue.empty())
-                text = begun + b"".join(each for each in found if each is not None).decode(errors="replace")
-                *whole, begun = text.split("\n")
-                if has_ended and begun:
-                    whole.append(begun)
-                lines = [safe_line(line) for line in whole]
-                if lines and is_first:
-                    self._pane.show(lines, follows=follows, wraps=wraps)
-                    is_first = False
-                elif lines:
-                    self._pane.append(lines)
-                await asyncio.sleep(0 if has_ended else REFRESH_SECONDS)
-            await receiving
+        async for lines in lines_of(chunks, REFRESH_SECONDS):
             if is_first:
-                self._pane.show([empty])
-        finally:
-            receiving.cancel()
+                self._pane.show(lines, follows=follows, wraps=wraps)
+                is_first = False
+            else:
+                self._pane.append(lines)
+        if is_first:
+            self._pane.show([empty])
 
     def _help(self) -> None:
         width = max(len(each.key) for each in KEYS) + 2
@@ -728,11 +561,3 @@ class TopApp(App[None]):
             lines.append(f"{'':<{width}}{view.name}: {letters}")
         self._pane.show(lines)
         self._push(TextPage("Help"))
-
-
-def container_names(pod: Mapping[str, Any]) -> list[str]:
-    """Return the names of a pod's containers: the default one first, init containers last."""
-    spec, annotations = pod.get("spec") or {}, (pod.get("metadata") or {}).get("annotations") or {}
-    names = [str(each.get("name", "")) for kind in ("containers", "initContainers") for each in spec.get(kind) or ()]
-    default = annotations.get("kubectl.kubernetes.io/default-container")
-    return sorted(names, key=lambda name: name != default)

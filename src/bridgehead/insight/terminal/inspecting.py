@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
 import sys
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, Final
@@ -77,6 +76,5 @@ class Inspector:
         finally:
             if process.returncode is None:
                 with contextlib.suppress(ProcessLookupError):
-                    process.send_signal(signal.SIGTERM)
                     process.kill()
                 await process.wait()

@@ -7,8 +7,9 @@ Pure: no I/O, no clock, no randomness. Times are arguments, in epoch seconds.
 
 from __future__ import annotations
 
+import codecs
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from bridgehead.insight.findings import printable
@@ -18,7 +19,9 @@ from bridgehead.yaml_dumper import dump_yaml
 
 MOST_LINES = 20_000
 _LONGEST_LINE = 2000
+_LONGEST_BEGUN = 4 * _LONGEST_LINE  # more than is shown, since colours are dropped
 _MOST_EVENTS = 20
+_DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 _MANAGED_FIELDS = "managedFields"
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
@@ -45,6 +48,39 @@ def safe_line(line: str) -> str:
 
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]{0,20}m")
+
+
+class LineSplitter:
+    """The lines of a text that arrives in pieces, which may end within a character. A line without an end is cut."""
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._begun = ""
+
+    def feed(self, piece: bytes) -> list[str]:
+        """Return the lines that the piece completes."""
+        *whole, begun = (self._begun + self._decoder.decode(piece)).split("\n")
+        self._begun = begun[:_LONGEST_BEGUN]
+        return [safe_line(line) for line in whole]
+
+    def end(self) -> list[str]:
+        """Return the last line, if it has no end."""
+        rest = self._begun + self._decoder.decode(b"", final=True)
+        return [safe_line(rest)] if rest else []
+
+
+def container_names(pod: Mapping[str, Any]) -> list[str]:
+    """Return the names of a pod's containers: the default one first, init containers last."""
+    spec, metadata = pod.get("spec"), pod.get("metadata")
+    annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
+    default = annotations.get(_DEFAULT_CONTAINER) if isinstance(annotations, Mapping) else None
+    names = [
+        str(each.get("name", ""))
+        for kind in ("containers", "initContainers")
+        for each in (spec.get(kind) if isinstance(spec, Mapping) else None) or ()
+        if isinstance(each, Mapping)
+    ]
+    return sorted(names, key=lambda name: name != default)
 
 
 def yaml_lines(obj: Mapping[str, Any]) -> list[str]:
@@ -145,7 +181,3 @@ def _without_managed_fields(obj: Mapping[str, Any]) -> dict[str, Any]:
         return dict(obj)
     kept = {key: value for key, value in metadata.items() if key != _MANAGED_FIELDS}
     return {**obj, "metadata": kept}
-
-
-def filtered(lines: Sequence[str], matches: Any) -> list[str]:
-    return [line for line in lines if matches(line)]

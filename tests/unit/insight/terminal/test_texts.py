@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
@@ -12,7 +13,15 @@ from bridgehead.insight.live.building import event_row
 from bridgehead.insight.terminal.commands import Command, parse_command
 from bridgehead.insight.terminal.listing import compile_filter
 from bridgehead.insight.terminal.prompt import LONGEST, Mode, Prompt
-from bridgehead.insight.terminal.texts import describe_lines, safe_lines, title, yaml_lines
+from bridgehead.insight.terminal.streaming import lines_of
+from bridgehead.insight.terminal.texts import (
+    LineSplitter,
+    container_names,
+    describe_lines,
+    safe_lines,
+    title,
+    yaml_lines,
+)
 from bridgehead.insight.terminal.views import BY_ALIAS, PODS, SERVICES, VIEWS, rate_text, seconds_text
 from tests.unit.insight.live.objects import CREATED_SECONDS, event
 
@@ -178,3 +187,58 @@ def test_letters_of_a_view_are_its_own(view: Any):
     letters = [column.letter for column in view.columns if column.letter]
     assert len(letters) == len(set(letters))
     assert all(letter.isupper() and letter != "G" for letter in letters), letters
+
+
+def test_containers_of_a_pod():
+    obj = {
+        "metadata": {"annotations": {"kubectl.kubernetes.io/default-container": "b"}},
+        "spec": {"containers": [{"name": "a"}, {"name": "b"}], "initContainers": [{"name": "i"}]},
+    }
+    assert container_names(obj) == ["b", "a", "i"]
+    assert container_names({}) == []
+    assert container_names({"spec": "x", "metadata": []}) == []
+
+
+@given(st.text(max_size=60), st.integers(min_value=1, max_value=7))
+def test_a_text_in_pieces_has_the_same_lines(text: str, size: int):
+    splitter = LineSplitter()
+    data = text.encode(errors="replace")
+    found = [line for begin in range(0, len(data), size) for line in splitter.feed(data[begin : begin + size])]
+    assert found + splitter.end() == safe_lines(data.decode())
+
+
+def test_a_line_without_an_end_takes_little_memory():
+    splitter = LineSplitter()
+    for _ in range(100):
+        assert splitter.feed(b"x" * 10_000) == []
+    [line] = splitter.end()
+    assert len(line) == 2000
+    assert line.endswith("...")
+
+
+async def test_the_source_of_lines_is_closed_with_its_reader():
+    is_closed = False
+
+    async def pieces() -> AsyncGenerator[bytes, None]:
+        nonlocal is_closed
+        try:
+            while True:
+                yield "一\n".encode()
+        finally:
+            is_closed = True
+
+    lines = lines_of(pieces(), 0.0)
+    assert set(await anext(lines)) == {"一"}
+    await lines.aclose()
+    assert is_closed
+
+
+async def test_an_error_of_the_source_comes_after_its_lines():
+    async def pieces() -> AsyncGenerator[bytes, None]:
+        yield b"first\nsec"
+        raise OSError("broken")
+
+    lines = lines_of(pieces(), 0.0)
+    assert await anext(lines) == ["first", "sec"]
+    with pytest.raises(OSError, match="broken"):
+        await anext(lines)
