@@ -38,7 +38,7 @@ def report_rules(rules: NodeRules, service: str = "", names: Mapping[str, str] |
     if foreign:
         groups["of no Service that should be there"] = foreign
     for name, entries in groups.items():
-        yield f"{name}:" if not name.endswith(":") else f"{name[:-1]} (port without a name):"
+        yield f"{name.removesuffix(':')}:"  # of a port without a name, and of lines for all ports of a Service
         is_of_service = name != _FOR_ALL and "/" in name
         yield from _by_container(sorted(entries, key=_destination) if is_of_service else entries, names or {})
         yield ""
