@@ -81,7 +81,10 @@ class Cluster:
 
     @contextlib.asynccontextmanager
     async def connect(self, user_agent: str) -> AsyncIterator[tuple[ApiClient, NetworkNamespaces]]:
-        """Yield a client of the API and the cluster's network namespaces. Sends nothing by itself."""
+        """Yield a client of the API and the cluster's network namespaces. Sends nothing by itself.
+
+        Raises Unreachable when the lab has ended.
+        """
         from bridgehead.client import ApiClient
 
         async with ApiClient(self.config, user_agent) as client:
@@ -89,9 +92,14 @@ class Cluster:
 
     def _namespaces(self, client: ApiClient) -> NetworkNamespaces:
         if self.lab is not None and self.files is not None:
+            from bridgehead.client.errors import Unreachable
+
             from .lab_namespaces import LabNamespaces
 
-            return LabNamespaces(self.lab, self.files)
+            try:
+                return LabNamespaces(self.lab, self.files)
+            except OSError:
+                raise Unreachable("the lab has ended") from None
         from bridgehead.insight.remote_namespaces import RemoteNamespaces
 
         return RemoteNamespaces(client)

@@ -68,4 +68,4 @@ def _is_node_local(address: str) -> bool:
 
 def _text(answer: DnsAnswer) -> str:
     result = answer.result or f"no answer within {answer.seconds:g} s"
-    return f"sent from {answer.client}: one UDP query for {answer.name} A to {answer.server}; {result}"
+    return f"sent from {answer.client}: UDP query for {answer.name} A to {answer.server}; {result}"

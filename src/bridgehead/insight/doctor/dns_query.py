@@ -1,19 +1,22 @@
-"""Sends one DNS query over UDP and waits for the answer. Runs in a network namespace of a node or pod."""
+"""Sends a DNS query over UDP, twice if need be, and waits. Runs in a network namespace of a node or pod."""
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import socket
 import struct
+import time
 from typing import Final, NamedTuple
 
 _TYPE_A, _CLASS_IN, _RECURSION_DESIRED = 1, 1, 0x0100
 _RCODES: Final = ("NOERROR", "FORMERR", "SERVFAIL", "NXDOMAIN", "NOTIMP", "REFUSED")
 _PORT = 53
+_PACKETS = 2  # a lost one is no verdict: resolvers send another one, too
 
 
 class Query(NamedTuple):
-    """`server`: an address. `name`: without the dot at its end. `seconds`: the bound of the wait."""
+    """`server`: an address. `name`: without the dot at its end. `seconds`: the bound of the wait for both packets."""
 
     server: str
     name: str
@@ -28,14 +31,16 @@ def ask(query: Query) -> str:
     message += struct.pack("!2H", _TYPE_A, _CLASS_IN)
     family = socket.AF_INET6 if ":" in query.server else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as client:
-        client.settimeout(query.seconds)
-        try:
+        with contextlib.suppress(OSError):
             client.connect((query.server, _PORT))
-            client.send(message)
-            while True:
-                answer = client.recv(4096)
-                if len(answer) >= 12 and answer[:2] == message[:2]:
-                    code = answer[3] & 0x0F
-                    return _RCODES[code] if code < len(_RCODES) else f"RCODE {code}"
-        except OSError:  # also after the time: no answer, or an ICMP error
-            return ""
+        for _ in range(_PACKETS):
+            deadline = time.monotonic() + query.seconds / _PACKETS
+            with contextlib.suppress(OSError):  # no answer in time, or an ICMP error
+                client.send(message)
+                while (left := deadline - time.monotonic()) > 0:
+                    client.settimeout(left)
+                    answer = client.recv(4096)
+                    if len(answer) >= 12 and answer[:2] == message[:2]:
+                        code = answer[3] & 0x0F
+                        return _RCODES[code] if code < len(_RCODES) else f"RCODE {code}"
+    return ""

@@ -6,6 +6,7 @@ Pure: no I/O, no clock, no randomness. Source: the kernel's Documentation/networ
 from __future__ import annotations
 
 import ipaddress
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -78,7 +79,7 @@ def _forwarding(node: NodeKernel, pods: Mapping[str, Sequence[tuple[Pod, Address
             node.subject,
             f"Node {node.name} does not forward packets ({_dotted(off[0])} is 0): its pods and other nodes' clients "
             "of its pods are cut off.",
-            fix=f"sysctl -w {_dotted(off[0])}=1",
+            fix=shlex.join(("sysctl", "-w", f"{_dotted(off[0])}=1")),
             evidence=[f"{_dotted(name)} = 0" for name in off],
             severity=Severity.BROKEN
             if off[0] == "net/ipv4/ip_forward" or len(facts.kernels) == 1
@@ -120,7 +121,8 @@ def _hairpin(node: NodeKernel, facts: Facts) -> Iterator[Finding]:
             node.subject,
             f"Pods of node {node.name} do not reach themselves through their own Service: their ports of the bridge "
             f"{bridges[0]} are not in hairpin mode.",
-            fix=f"bridge link set dev {off[0]} hairpin on    # hairpinMode in the configuration of the CNI bridge",
+            fix=f"{shlex.join(('bridge', 'link', 'set', 'dev', off[0], 'hairpin', 'on'))}"
+            "    # hairpinMode in the configuration of the CNI bridge",
             evidence=[f"hairpin_mode of {name}: 0" for name in off[:3]],
             severity=Severity.NOTICE,
         )
@@ -182,7 +184,7 @@ def _reverse_path(node: NodeKernel, kernels: Mapping[str, NodeKernel]) -> Iterat
                 node.subject,
                 f"Node {node.name} drops packets of node {other.name}'s pods: they arrive on {arrives}, its route to "
                 f"them leads through {back.device}, and rp_filter is strict.",
-                fix=f"sysctl -w net.ipv4.conf.{arrives}.rp_filter=2",
+                fix=shlex.join(("sysctl", "-w", f"net/ipv4/conf/{arrives}/rp_filter=2")),
                 evidence=[f"route to the pods of {other.name}: {_route_text(back)}"],
                 severity=Severity.DEGRADED,
             )
@@ -271,6 +273,8 @@ def _service_routes(node: NodeKernel, facts: Facts) -> Iterator[Finding]:
             if route.table != "main" or route.device == "lo" or (device is not None and device.kind == "dummy"):
                 continue
             is_refusing = route.kind in _REFUSING
+            if not is_refusing and _is_as_default(node, route, network):
+                continue
             consequence = (
                 "connections of the node itself to cluster IPs fail"
                 if is_refusing
@@ -297,6 +301,12 @@ def _service_routes(node: NodeKernel, facts: Facts) -> Iterator[Finding]:
                 severity=Severity.DEGRADED,
             )
             return
+
+
+def _is_as_default(node: NodeKernel, route: Route, network: Network) -> bool:
+    """Whether packets leave by the device of the default route, so that their source address is the same."""
+    defaults = node.routes.by_prefix.get((network.version, 0), {}).get(0, ())
+    return any(one.device == route.device and one.source in ("", route.source or one.source) for one in defaults)
 
 
 def _overlapping(node: NodeKernel, network: ipaddress.IPv4Network | ipaddress.IPv6Network) -> Iterator[Route]:
@@ -366,7 +376,7 @@ def _uplinks(nodes: Iterable[NodeKernel]) -> Iterator[Finding]:
                 node.subject,
                 f"{interface_name} of node {name} has an MTU of {mtu}, those of other nodes have {usual}: packets of "
                 f"more than {min(mtu, usual)} bytes between them are lost.",
-                fix=f"ip link set {interface_name} mtu {usual}",
+                fix=shlex.join(("ip", "link", "set", interface_name, "mtu", str(usual))),
                 evidence=[f"{each}: {device} mtu {size}" for each, (_, device, size) in sorted(found.items())],
                 severity=Severity.DEGRADED,
             )
@@ -389,7 +399,7 @@ def check_addresses(view: ServiceView, facts: Facts) -> Iterator[Finding]:
                     "ClusterIPOnInterface",
                     f"Node {node.name} has the cluster IP {address} on {interface}: it is the address of a machine, "
                     "too.",
-                    fix=f"ip address delete {address} dev {interface}",
+                    fix=shlex.join(("ip", "address", "delete", address, "dev", interface)),
                     evidence=[f"{interface}: {names_of(node.interfaces[interface].addresses)}"],
                     severity=Severity.DEGRADED,
                 )

@@ -5,6 +5,7 @@ Pure: no I/O, no clock, no randomness.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -44,7 +45,7 @@ def check_forwarding_filters(facts: Facts) -> Iterator[Finding]:
             "ForwardDropped",
             node.subject,
             f"Node {node.name} drops packets that it has to forward to and from its pods: {what}.",
-            fix=_accepting(drop),
+            fix=how_to_accept(drop),
             evidence=[f"{drop.chain}: {drop.text}"],
         )
 
@@ -63,7 +64,7 @@ def check_service_filters(view: ServiceView, facts: Facts) -> Iterator[Finding]:
                     yield view.finding(
                         "PacketsDropped",
                         f"A packet filter on node {node.name} drops {passage.what}: {drop.text}",
-                        fix=_accepting(drop),
+                        fix=how_to_accept(drop),
                         evidence=[f"{node.name}: {drop.chain}: {drop.text}", _packet_text(passage)],
                         severity=Severity.BROKEN if len(facts.kernels) == 1 else Severity.DEGRADED,
                     )
@@ -193,13 +194,18 @@ def _packet_text(passage: _Passage) -> str:
     )
 
 
-def _accepting(drop: Drop) -> str:
+def how_to_accept(drop: Drop) -> str:
+    """Return the command that removes what drops packets."""
     table, _, chain = drop.chain.partition(", chain ")
     if table.startswith("table "):
-        return f"nft --handle list chain {table.removeprefix('table ')} {chain}, then nft delete rule ... handle N"
+        listing = shlex.join(("nft", "--handle", "list", "chain", *table.split(" ")[1:], chain))
+        return f"{listing}, then nft delete rule ... handle N"
     variant, _, rest = table.partition(" table ")
     family, _, name = rest.partition(" ")
-    command = f"{'ip6tables' if family == 'ip6' else 'iptables'}{'-legacy' if variant.endswith('legacy') else ''}"
+    program = f"{'ip6tables' if family == 'ip6' else 'iptables'}{'-legacy' if variant.endswith('legacy') else ''}"
     if drop.is_policy:
-        return f"{command} -t {name} -P {chain} ACCEPT"
-    return f"{command} -t {name} {drop.text.replace('-A', '-D', 1)}"
+        return shlex.join((program, "-t", name, "-P", chain, "ACCEPT"))
+    try:  # a comment may contain anything, also what a shell would run
+        return shlex.join((program, "-t", name, *shlex.split(drop.text.replace("-A", "-D", 1))))
+    except ValueError:
+        return f"delete the rule from chain {chain}"

@@ -9,14 +9,16 @@ import msgspec
 import pytest
 
 from bridgehead.insight.doctor.diagnosis import diagnose
+from bridgehead.insight.doctor.filter_rules import Drop
+from bridgehead.insight.doctor.packet_filters import how_to_accept
 from bridgehead.insight.doctor.report import render_json, render_text
 from bridgehead.insight.doctor.subjects import Facts, make_finding
-from bridgehead.insight.facts.network_state import NetworkState
+from bridgehead.insight.facts.network_state import NetworkState, Route
 from bridgehead.insight.findings import Unseen
 from bridgehead.objects.core import ServicePort
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.objects.progress import Versions
-from tests.unit.insight import broken_clusters
+from tests.unit.insight import broken_clusters, broken_kernels
 from tests.unit.insight.generated_clusters import base, endpoints, service
 
 CASES = {case.name: case for case in broken_clusters.CASES}
@@ -84,3 +86,27 @@ def test_hostile_names_are_quoted_in_commands_and_harmless_in_reports() -> None:
     assert all(line.isprintable() for line in render_text(diagnosis).splitlines())
     assert render_json(diagnosis).isascii()
     assert "\x1b" not in render_json(diagnosis)
+
+
+@pytest.mark.parametrize(
+    ("rule", "fix"),
+    [
+        (
+            '-A FORWARD -m comment --comment "$(reboot) \\"x\\"" -j DROP',
+            ["iptables", "-t", "filter", "-D", "FORWARD", "-m", "comment", "--comment", '$(reboot) "x"', "-j", "DROP"],
+        ),
+        ("", ["iptables", "-t", "filter", "-P", "FORWARD", "ACCEPT"]),
+    ],
+)
+def test_the_text_of_a_rule_is_quoted(rule: str, fix: list[str]) -> None:
+    drop = Drop("iptables table ip filter, chain FORWARD", rule or "policy drop", is_policy=not rule)
+    assert shlex.split(how_to_accept(drop)) == fix
+
+
+def test_a_wide_route_by_the_device_of_the_default_route_changes_nothing() -> None:
+    kernels = broken_kernels.Kernels()
+    default = next(route for route in kernels.node.routes if route.destination == "default")
+    kernels.node.routes += (msgspec.structs.replace(default, destination="10.0.0.0/8"),)
+    assert "ServiceCidrRouted" not in causes(kernels.facts())
+    kernels.node.routes += (Route(destination="10.0.0.0/8", device="tun0"),)
+    assert "ServiceCidrRouted" in causes(kernels.facts())
