@@ -23,6 +23,7 @@ from bridgehead.insight.rulesets.nft_text import rule_text
 
 _MOST_DEPTH = 16  # chains that call each other, as in the kernel
 _MOST_RULES = 20_000  # of one family
+_MOST_STEPS = 100_000  # rules that one packet passes: chains may call each other again and again
 _FAMILIES = {"ip": (4,), "ip6": (6,), "inet": (4, 6)}
 _PRIORITIES = {"raw": -300, "mangle": -150, "nat": -100, "filter": 0, "security": 50}
 _HOOKS = {"PREROUTING": "prerouting", "INPUT": "input", "FORWARD": "forward", "OUTPUT": "output"}
@@ -79,6 +80,7 @@ class FilterRule(NamedTuple):
     verdict: str
     target: str = ""
     text: str = ""
+    sets_mark: bool = False
 
 
 @dataclass
@@ -123,6 +125,11 @@ class Filters:
         )
 
     @cached_property
+    def _set_marks(self) -> bool:
+        """Whether any rule sets marks, by which network plugins remember what they have accepted (Calico)."""
+        return any(rule.sets_mark for table in self.tables for chain in table.chains.values() for rule in chain.rules)
+
+    @cached_property
     def _base_chains(self) -> Mapping[tuple[str, int], Sequence[tuple[FilterTable, Chain]]]:
         """Base chains by hook and family."""
         found: dict[tuple[str, int], list[tuple[FilterTable, Chain]]] = {}
@@ -134,6 +141,8 @@ class Filters:
 
     def find_drop(self, packet: Packet, hook: str, before: int | None = None) -> Drop | None:
         """Return what is certain to drop a packet at a hook. `before`: only base chains of a lower priority."""
+        if self._set_marks:
+            packet = packet._replace(mark=None)
         for table, chain in self._base_chains.get((hook, packet.family), ()):
             if before is None or chain.priority < before:
                 drop = _Walk(table, packet).base(chain)
@@ -149,6 +158,7 @@ class _Walk:
         self._table = table
         self._packet = packet
         self._is_uncertain = False
+        self._rules_left = _MOST_STEPS
 
     def base(self, chain: Chain) -> Drop | None:
         result = self._chain(chain, 0)
@@ -164,6 +174,10 @@ class _Walk:
             self._is_uncertain = True
             return "accept"
         for rule in chain.rules:
+            self._rules_left -= 1
+            if self._rules_left < 0:
+                self._is_uncertain = True
+                return "accept"
             truth = matches(rule.conditions, self._packet)
             if truth is Truth.NO or not rule.verdict:
                 continue
@@ -199,6 +213,9 @@ class _Walk:
         if depth > _MOST_DEPTH:
             return True
         for rule in chain.rules:
+            self._rules_left -= 1
+            if self._rules_left < 0:
+                return True
             if matches(rule.conditions, self._packet) is Truth.NO:
                 continue
             if rule.verdict in ("accept", "unknown"):
@@ -335,7 +352,7 @@ _PLAIN_MODULES = ("tcp", "udp", "sctp", "comment", "conntrack", "state", "mark",
 def _iptables_rule(argv: Sequence[str], text: str) -> FilterRule:
     conditions: list[Condition] = []
     verdict = target = ""
-    negated = False
+    sets_mark = negated = False
     index = 0
     while index < len(argv):
         option, value = argv[index], argv[index + 1] if index + 1 < len(argv) else ""
@@ -345,6 +362,7 @@ def _iptables_rule(argv: Sequence[str], text: str) -> FilterRule:
             continue
         if option in ("-j", "-g"):
             verdict, target = _iptables_verdict(option, value)
+            sets_mark = value in ("MARK", "CONNMARK")
             break  # options of the target follow
         if option.startswith("-"):
             has_value = bool(value) and not value.startswith("-") and value != "!"
@@ -353,7 +371,7 @@ def _iptables_rule(argv: Sequence[str], text: str) -> FilterRule:
             if condition is not None:
                 conditions.append(condition._replace(negated=negated))
         negated = False
-    return FilterRule(tuple(conditions), verdict, target, text)
+    return FilterRule(tuple(conditions), verdict, target, text, sets_mark)
 
 
 def _iptables_verdict(option: str, value: str) -> tuple[str, str]:
@@ -420,13 +438,13 @@ def _parse_nftables(listing: bytes, saved: set[tuple[int, str]]) -> list[FilterT
     tables: dict[tuple[str, str], FilterTable] = {}
     try:
         items = msgspec.json.decode(listing)["nftables"] if listing else []
-    except (msgspec.DecodeError, KeyError, TypeError):
+    except (msgspec.DecodeError, KeyError, TypeError, RecursionError):
         return []
     for item in items if isinstance(items, list) else ():
         for kind, content in item.items() if isinstance(item, dict) else ():
             try:
                 _add_nft(tables, kind, content, saved)
-            except (KeyError, TypeError, ValueError, AttributeError, IndexError):
+            except (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError):
                 continue
     return list(tables.values())
 
@@ -459,6 +477,7 @@ def _add_nft(
 def _nft_rule(content: Mapping[str, Any]) -> FilterRule:
     conditions: list[Condition] = []
     verdict = target = ""
+    sets_mark = False
     for statement in content.get("expr") or ():
         if not isinstance(statement, dict):
             conditions.append(Condition(""))
@@ -473,13 +492,15 @@ def _nft_rule(content: Mapping[str, Any]) -> FilterRule:
                     verdict = "drop"
                 case "jump" | "goto":
                     verdict, target = name, str(value["target"])
-                case "counter" | "log" | "mangle" | "comment":
+                case "counter" | "log" | "comment":
                     pass
+                case "mangle":
+                    sets_mark = True
                 case "vmap" | "queue" | "dnat" | "snat" | "masquerade" | "redirect" | "tproxy":
                     verdict = "unknown"
                 case _:
                     conditions.append(Condition(""))
-    return FilterRule(tuple(conditions), verdict, target, rule_text(content))
+    return FilterRule(tuple(conditions), verdict, target, rule_text(content), sets_mark)
 
 
 def _nft_match(value: Mapping[str, Any]) -> Iterator[Condition]:

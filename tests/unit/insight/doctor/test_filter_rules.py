@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
 
@@ -174,3 +175,30 @@ def test_odd_rules_of_nftables_are_no_errors(rules):
 @given(st.lists(st.text(st.sampled_from("-Ajdsmp !0123./:\"'DROPx\x1b"), max_size=40), max_size=4))
 def test_odd_rules_of_iptables_are_no_errors(rules):
     iptables(*(f"-A FORWARD {rule}" for rule in rules)).find_drop(PACKET, "forward")
+
+
+CALICO = (
+    "-A FORWARD -j cali-fw",
+    "-A FORWARD -m mark --mark 0x10000/0x10000 -j ACCEPT",
+    "-A cali-fw -i eth0 -j cali-tw",
+    "-A cali-tw -j MARK --set-xmark 0x0/0x10000",
+    "-A cali-tw -j cali-profile",
+    "-A cali-tw -m mark --mark 0x10000/0x10000 -j RETURN",
+    "-A cali-tw -j DROP",
+    "-A cali-profile -j MARK --set-xmark 0x10000/0x10000",
+    "-A cali-profile -m mark --mark 0x10000/0x10000 -j RETURN",
+)
+
+
+def test_marks_by_which_a_network_plugin_accepts_are_not_known() -> None:
+    found = iptables(*CALICO, policy="DROP", chains="cali-fw cali-tw cali-profile")
+    assert found.find_drop(PACKET, "forward") is None
+
+
+@pytest.mark.parametrize("condition", ["", "-m set --match-set some src"])
+def test_chains_that_call_each_other_again_and_again_take_little_time(condition: str) -> None:
+    names = [f"c{number}" for number in range(15)]
+    rules = [f"-A FORWARD {condition} -j c0", "-A FORWARD -j DROP"]
+    rules += [f"-A {name} {condition} -j {target}" for name, target in itertools.pairwise(names) for _ in range(10)]
+    found = iptables(*rules, chains=" ".join(names))
+    assert found.find_drop(PACKET, "forward") is None
