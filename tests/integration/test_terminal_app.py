@@ -185,7 +185,11 @@ async def test_drill_down_and_back(api: ApiDouble):
         )
         await screen.press("c")
         await screen.shows("container side (2 of 2", "of side")
-        await screen.press("p")
+        await screen.press("question_mark")
+        await screen.shows("Help", "drill down", hides=["of side"])
+        assert screen.app._reading is not None
+        assert screen.app._reading.cancelling() or screen.app._reading.done()
+        await screen.press("escape", "enter", "p")
         await screen.shows("previous run", "previous: True")
         await screen.press("escape")
         await screen.shows("Pods of service default/web")

@@ -23,7 +23,7 @@ from bridgehead.insight.rulesets.nft_text import rule_text
 
 _MOST_DEPTH = 16  # chains that call each other, as in the kernel
 _MOST_RULES = 20_000  # of one family
-_MOST_STEPS = 100_000  # rules that one packet passes: chains may call each other again and again
+_MOST_STEPS = 30_000  # rules that one packet passes: chains may call each other again and again
 _FAMILIES = {"ip": (4,), "ip6": (6,), "inet": (4, 6)}
 _PRIORITIES = {"raw": -300, "mangle": -150, "nat": -100, "filter": 0, "security": 50}
 _HOOKS = {"PREROUTING": "prerouting", "INPUT": "input", "FORWARD": "forward", "OUTPUT": "output"}

@@ -559,5 +559,7 @@ class TopApp(App[None]):
         for view in VIEWS:
             letters = ", ".join(f"{each.letter} {each.title}" for each in view.columns if each.letter)
             lines.append(f"{'':<{width}}{view.name}: {letters}")
+        if self._reading is not None:  # a log would go on below the help
+            self._reading.cancel()
         self._pane.show(lines)
         self._push(TextPage("Help"))
