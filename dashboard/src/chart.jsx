@@ -2,11 +2,14 @@ import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import { language, number, t } from "./text.js";
 
+// Whether there is nothing to draw: no line has two points in time and a value.
+export const isEmpty = (times, values) => !times || times.length < 2 || values.every((each) => each.every((value) => value === null));
+
 // Lines over time. `times`: epoch seconds; `values`: one list for each label, with null where nothing is known.
 export function Chart({ times, values, labels, format = number, height = 130 }) {
   const box = useRef(null);
   const plot = useRef(null);
-  const empty = !times || times.length < 2 || values.every((each) => each.every((value) => value === null));
+  const empty = isEmpty(times, values);
   const shape = `${labels.join()}|${empty}`;
   useEffect(() => {
     if (empty) return undefined;

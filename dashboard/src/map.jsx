@@ -139,7 +139,7 @@ export function MapView() {
         <canvas class="moving" ref={moving} aria-hidden="true" />
       </div>
       <footer class="map-foot">
-        <span aria-live="polite" class="picked">
+        <span aria-live="polite" class={row ? "picked" : "picked about"}>
           {row
             ? t("map.selected", {
                 name: picked, ready: row.ready, total: row.total, nodes: new Set(endpoints.map((each) => each[2])).size,

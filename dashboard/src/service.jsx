@@ -1,11 +1,11 @@
-// The page of one Service: verdict, the way of a connection, backends, figures, DNS, Events, rules, YAML.
+// The page of one Service: verdict, the path of a connection, backends, figures, DNS, Events, rules, YAML.
 
 import { useEffect, useState } from "preact/hooks";
 import { ask, lookAt, useAsk, useStore } from "./feed.js";
 import { number, span, t } from "./text.js";
-import { Copy, Failed, Mark, Name, Panel, State, VirtualList, Yaml, nodeLink, podLink } from "./parts.jsx";
+import { Breakable, Copy, Failed, Mark, Name, Panel, State, VirtualList, Yaml, nodeLink, podLink } from "./parts.jsx";
 import { EventList } from "./events.jsx";
-import { Chart } from "./chart.jsx";
+import { Chart, isEmpty } from "./chart.jsx";
 import { Gone, Rules } from "./nodes.jsx";
 
 const MARKS = ["ok", "notice", "broken"]; // by the state of an endpoint: ready, draining, not ready
@@ -109,7 +109,7 @@ function NodeChoice({ nodes, value, onChange }) {
 
 const firstReady = (nodes) => [...nodes.values()].filter((node) => node.isReady).map((node) => node.key).sort()[0] || [...nodes.keys()][0] || "";
 
-// The way of a connection, drawn: client, name, address, the rules of the node, then the backends with their chances.
+// The path of a connection, drawn: client, name, address, the rules of the node, then the backends with their chances.
 function Path({ name, nodes, canTrace, revision }) {
   const [chosen, setNode] = useState("");
   const [port, setPort] = useState(0);
@@ -135,7 +135,7 @@ function Path({ name, nodes, canTrace, revision }) {
           {data.steps.map((step) => (
             <li class={step.state}>
               <span class="note">{t(step.title)}</span>
-              <b><bdi>{step.title === "path.client" ? t("path.pod", { node: step.text }) : step.text}</bdi></b>
+              <b><Breakable text={step.title === "path.client" ? t("path.pod", { node: step.text }) : step.text} /></b>
               {step.lines.map((line) => <code><bdi>{line}</bdi></code>)}
             </li>
           ))}
@@ -256,7 +256,8 @@ function Series({ name }) {
   return (
     <Panel title={t("series")} note={minutes ? t("series.range", { minutes }) : ""} id="series">
       {error && <Failed why={error} />}
-      {data && (
+      {data && isEmpty(data.times, Object.values(data.series)) && <p class="quiet">{t("series.none")}</p>}
+      {data && !isEmpty(data.times, Object.values(data.series)) && (
         <>
           <Chart times={data.times} values={[data.series.connections, data.series.errors]} labels={[t("series.connections"), t("series.errors")]} />
           <Chart times={data.times} values={[data.series.sync, data.series.programmed]} labels={[t("series.sync"), t("series.programmed")]} format={span} />

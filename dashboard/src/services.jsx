@@ -38,7 +38,7 @@ export function Filter({ value, onInput }) {
 
 export function Totals({ services }) {
   let bad = 0;
-  for (const row of services.values()) if (row.state === "broken" || row.state === "degraded") bad += 1;
+  for (const row of services.values()) if (row.problem) bad += 1;
   return (
     <p class="totals">
       {t("total.services", { n: number(services.size) })}

@@ -30,7 +30,7 @@ async def shows(page: Page, text: str) -> None:
     await page.until(f"document.body.innerText.includes({text!r})", PATIENCE)
 
 
-async def test_a_lab_in_the_browser(own_lab: Lab, tmp_path: Path) -> None:
+async def test_w51_a_lab_in_the_browser(own_lab: Lab, tmp_path: Path) -> None:
     lab = own_lab
     up = run(BRIDGEHEAD, *lab.argv("up", "--detach", "--nodes=1", "--no-balancer", "--dashboard")[1:])
     assert up.returncode == 0, up.stderr

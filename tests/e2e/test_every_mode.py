@@ -408,7 +408,7 @@ def test_w36_a_restarted_proxy_removes_stale_rules(web: Web) -> None:
         eventually(lambda node=node: stale not in web.rules(node), message=f"{node} keeps a stale rule")
 
 
-def test_commands_explain_rules_and_connections(web: Web) -> None:
+def test_w53_commands_explain_rules_and_connections(web: Web) -> None:
     address, name, everywhere = web.publish("read", type="NodePort"), f"{web.ns.name}/read", ("-n", web.ns.name)
     pods = {pod["status"]["podIP"]: f"pod {web.ns.name}/{pod['metadata']['name']}" for pod in web.ns.pods("app=myweb")}
 

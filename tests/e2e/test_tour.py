@@ -18,7 +18,7 @@ def has_namespace(lab: Lab) -> bool:
     return lab.kubectl("get", "namespace", "tour").returncode == 0
 
 
-def test_every_command_of_the_tour_does_what_its_lesson_promises(lab: Lab) -> None:
+def test_w52_every_command_of_the_tour_does_what_its_lesson_promises(lab: Lab) -> None:
     result = lab.command("tour", "--yes", "--lang", "en")
     assert result.returncode == 0, result.stdout + result.stderr
     for lesson in LESSONS:
@@ -27,7 +27,7 @@ def test_every_command_of_the_tour_does_what_its_lesson_promises(lab: Lab) -> No
     assert not has_namespace(lab)
 
 
-def test_an_interrupted_tour_leaves_nothing_behind(lab: Lab) -> None:
+def test_w52_an_interrupted_tour_leaves_nothing_behind(lab: Lab) -> None:
     with running(*lab.argv("tour", "--yes", "--lesson", "4"), stdout=subprocess.PIPE) as tour:
         assert tour.stdout is not None
         assert any("Lesson 4" in line for line in tour.stdout)
