@@ -41,8 +41,8 @@ export const Name = ({ namespace, name }) => (
   </span>
 );
 
-// A name or an address, which is broken after a dot, a slash or a colon if it has to be.
-export const Breakable = ({ text }) => <bdi>{text.split(/(?<=[./:])/).map((part, i) => (i ? [<wbr />, part] : part))}</bdi>;
+// A name or an address, which is broken after a dot or a colon if it has to be.
+export const Breakable = ({ text }) => <bdi>{text.split(/(?<=[.:])/).map((part, i) => (i ? [<wbr />, part] : part))}</bdi>;
 
 export const isDone = (pod) => pod.status === "Completed" || pod.status === "Succeeded";
 

@@ -178,9 +178,8 @@ class ServiceEndpoints:
         found = self._by_port.get((family, port.name, port.protocol))
         if found is None:
             if family in self._has_any:
-                problems.append(
-                    Problem(Reason.PORT_MISMATCH, f"no endpoint has a port {quote(port.name)}/{port.protocol}")
-                )
+                name = f"a port {quote(port.name)}" if port.name else "the port without a name"
+                problems.append(Problem(Reason.PORT_MISMATCH, f"no endpoint has {name}/{port.protocol}"))
             return ()
         candidates = found[0] if len(found) == 1 else _merge(found)
         return list(map(candidates.__getitem__, sorted(candidates)))

@@ -52,6 +52,11 @@ _OWN_NFTABLES = (
     (rf"ct state invalid {_DADDR} @cluster-ips drop", "Drops packets to cluster IPs that were not translated."),
     (
         r"(?P<marks>meta mark set meta mark (?:or|\|) \S+ )?"
+        r"meta priority set numgen random mod 1 offset (?P<offset>\d+) dnat (?:ip6? )?to .*@endpoints",
+        "Translates to the first backend{kind}, if there is one{mark}.",
+    ),
+    (
+        r"(?P<marks>meta mark set meta mark (?:or|\|) \S+ )?"
         r"meta priority set numgen random mod (?P<count>\d+) offset (?P<offset>\d+) dnat (?:ip6? )?to .*@endpoints",
         "Draws one of {count} numbers, and translates to the backend{kind} that has it, if one has{mark}.",
     ),

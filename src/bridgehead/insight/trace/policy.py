@@ -58,8 +58,8 @@ def _readiness(slices: Sequence[EndpointSlice], frontend: Frontend, facts: NodeF
     ready = [one for one in endpoints if one.conditions.is_ready]
     draining = [one for one in endpoints if one.conditions.is_draining]
     yield (
-        f"EndpointSlices have {len(endpoints)} endpoints of IPv{family}: {len(ready)} ready, "
-        f"{len(draining)} terminating that still serve"
+        f"endpoints of IPv{family} in EndpointSlices: {len(endpoints)}, of which {len(ready)} ready, "
+        f"{len(draining)} terminating and still serving"
     )
     used = {one.address for one in (*frontend.backends, *(frontend.cluster_backends or ()))}
     if used & {one.first_address for one in draining} and not used & {one.first_address for one in ready}:

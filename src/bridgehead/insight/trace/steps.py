@@ -194,7 +194,8 @@ def connection_step(
         return Step(name=StepName.CONNECTION, text=text, state=State.UNKNOWN)
     source = f" from {endpoint(*probe.source)}" if probe.source[0] else ""
     reason = f" ({probe.why})" if probe.why else ""
-    text = f"a connection{source} was {probe.outcome}{reason} after {probe.milliseconds:g} ms"
+    verb = "" if probe.outcome is Outcome.TIMED_OUT else "was "
+    text = f"a connection{source} {verb}{probe.outcome}{reason} after {probe.milliseconds:g} ms"
     if probe.outcome is Outcome.SENT:
         text = f"a datagram{source} was sent{reason}"
     lines: list[str] = []
