@@ -24,7 +24,7 @@ def render_text(diagnosis: Diagnosis) -> str:
         groups.setdefault(finding.subject, []).append(finding)
     parts = ["".join(f"{line}\n" for line in _lines(subject, found)) for subject, found in groups.items()]
     parts.append(_summary(diagnosis))
-    return "\n".join(parts)
+    return "\n".join(filter(None, parts))
 
 
 def _lines(subject: str, findings: Sequence[Finding]) -> Iterator[str]:
@@ -50,8 +50,10 @@ def _summary(diagnosis: Diagnosis) -> str:
         ]
     elif is_one and healthy:
         lines = [f"service/{printable(next(iter(diagnosis.services)))} is healthy."]
-    else:
+    elif healthy or not diagnosis.findings:
         lines = [f"{healthy} {'Service is' if healthy == 1 else 'Services are'} healthy."]
+    else:  # the findings are about all that somebody asked for
+        lines = []
     lines += [f"service/{key} could not be looked at." for key in diagnosis.unknown]
     lines += [f"Could not look at {printable(str(unseen))}" for unseen in diagnosis.unseen]
     return "".join(f"{line}\n" for line in lines)
