@@ -13,6 +13,7 @@ const MARKS = ["ok", "notice", "broken"]; // by the state of an endpoint: ready,
 export function ServiceView({ route }) {
   const key = `${route[1]}/${route[2]}`;
   const { services, endpoints, events, nodes, flows, questions, state } = useStore();
+  const [worst, setWorst] = useState(""); // the severity of doctor's verdict, if that is broken or degraded
   useEffect(() => {
     lookAt("service");
     return () => lookAt("");
@@ -36,13 +37,13 @@ export function ServiceView({ route }) {
       <div class="bar">
         <a class="back" href="#/services">← {t("services")}</a>
         <h1><Name namespace={row.ns} name={row.name} /></h1>
-        <State state={row.state} />
+        <State state={worst || row.state} />
         <p class="totals">
           {[row.type, row.ips.join(", "), row.ports.join(" "), row.type === "ExternalName" ? "" : t("ready.of", { ready: row.ready, total: row.total })].filter(Boolean).join(" · ")}
         </p>
       </div>
       <div class="panels">
-        {questions.has("findings") && <Verdict name={key} revision={revision} />}
+        {questions.has("findings") && <Verdict key={key} name={key} revision={revision} onWorst={setWorst} />}
         {questions.has("path") && row.type !== "ExternalName" && <Path name={key} nodes={nodes} revision={revision} canTrace={questions.has("trace")} />}
         <Spread all={found.all} counts={flows?.paths?.filter((each) => each[0] === key) || []} unseen={flows?.unseen} />
         {questions.has("series") && <Series name={key} />}
@@ -57,9 +58,14 @@ export function ServiceView({ route }) {
   );
 }
 
-function Verdict({ name, revision }) {
+function Verdict({ name, revision, onWorst }) {
   const { data, error, loading } = useAsk("findings", { service: name }, 6, revision);
   const findings = data?.findings || [];
+  const worst = ["broken", "degraded"].find((severity) => findings.some((finding) => finding.severity === severity)) || "";
+  useEffect(() => {
+    onWorst(worst);
+    return () => onWorst("");
+  }, [worst]);
   return (
     <Panel title={t("verdict")} wide id="verdict">
       <div aria-live="polite">

@@ -69,6 +69,7 @@ async def test_w51_a_lab_in_the_browser(own_lab: Lab, tmp_path: Path) -> None:
 
         await page.evaluate("location.hash = '#/services/default/lonely'")
         await page.until("document.querySelector('.finding .verdict')", PATIENCE)
+        await page.until("document.querySelector('.bar .state.broken')", PATIENCE)
         assert page.problems == []
         assert all(request.startswith((base, base.replace("http", "ws"))) for request in page.requests)
 

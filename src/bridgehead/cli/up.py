@@ -270,6 +270,8 @@ Try next{lacking}:
   kubectl create deployment web --image=nginx --replicas=3 && kubectl expose deployment web --port=80
   kubectl rollout status deployment web
   {me} exec{options} -- curl -s {url}
+To learn how it works: {me} tour{options}
+If a Service does not work: {me} doctor{options}
 
 {f"Stop it with: {me} down{options}" if detached else "Ctrl-C stops it."}
 {"".join(f"{lack}{chr(10)}" for lack in lacks if lack)}"""

@@ -363,6 +363,7 @@ def test_the_closing_screen_lists_the_next_commands(monkeypatch: pytest.MonkeyPa
     assert 'The lab "two" is ready after 2.3 s: 1 node, the API at https://127.0.0.1:6444.' in screen
     assert 'eval "$(.venv/bin/bridgehead env --name two)"\n' in screen
     assert ".venv/bin/bridgehead exec --name two -- curl" in screen
+    assert "If a Service does not work: .venv/bin/bridgehead doctor --name two\n" in screen
     assert "Stop it with: .venv/bin/bridgehead down --name two\n" in screen
     assert "Try next (with a kubectl, which is missing here; Debian: kubernetes-client):\n" in screen
     assert screen.endswith("\nPods lack something.\n")
