@@ -80,7 +80,7 @@ def _named(view: ServiceView, index: int, port: ServicePort, pods: Sequence[Pod]
         + (f"; its pods have {meant}." if meant is not None else "."),
         fix=_patch_port(view, index, "targetPort", meant)
         if meant is not None
-        else view.kubectl("edit", "service", view.key.name),
+        else f"give a container port the name {name} in the pod template, or set targetPort to the number of the port",
         evidence=[_describe_declared(pods)],
     )
 
