@@ -66,9 +66,9 @@ def check_pods(view: ServiceView, facts: Facts) -> Iterator[Finding]:
         others = (
             [f"{each.cause}: {len(pods)} pods" for pods in ranked[1:] for each in (pods[0][1],)] if is_broken else []
         )
-        count = (
-            f"None of {len(view.pods)} pods is ready" if is_broken else f"{len(found)} of {len(view.pods)} pods fail"
-        )
+        all_pods = len(view.pods)
+        none = f"None of {all_pods} pods is ready" if all_pods > 1 else "The only pod is not ready"
+        count = none if is_broken else f"{len(found)} of {all_pods} pods fail"
         yield view.finding(
             problem.cause,
             f"{count}: pod {pod.metadata.name} {problem.text}",

@@ -57,7 +57,7 @@ def check_target(target: Target, facts: Facts) -> Iterator[Finding]:
             subject,
             f'There is no Service "{key.name}" in namespace "{key.namespace}"'
             + (", nor in another one." if cluster.has_seen("services", OTHER_NAMESPACES) else "."),
-            fix=kubectl(key.namespace, "expose", "deployment", key.name, "--port=80"),
+            fix=kubectl(key.namespace, "expose", "deployment", "DEPLOYMENT", f"--name={key.name}", "--port=80"),
             evidence=[f"Services there: {names_of(sorted(here)) or 'none'}"],
         )
 

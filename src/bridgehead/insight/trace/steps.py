@@ -92,16 +92,16 @@ def rules_step(
     if why_not:
         text = f"the rules of {node or 'the node'} could not be read: {why_not}"
         return Step(name=StepName.RULES, text=text, state=State.UNKNOWN if state is State.OK else state)
-    lines = [_entry_line(entry) for entry in entries[:_MOST_LINES]]
+    lines = [line for entry in entries[:_MOST_LINES] for line in _entry_lines(entry)]
     if len(entries) > _MOST_LINES:
         lines.append(f"and {len(entries) - _MOST_LINES} more lines")
     text = f"the kernel of {node} has {len(entries)} lines for it in mode {mode}"
     return Step(name=StepName.RULES, text=text, state=state, evidence=(*lines, *differences))
 
 
-def _entry_line(entry: Entry) -> str:
+def _entry_lines(entry: Entry) -> tuple[str, str]:
     counted = f" ({entry.packets} packets)" if entry.packets is not None else ""
-    return f"{entry.container}: {entry.text}{counted} -- {entry.meaning}"
+    return f"{entry.container}: {entry.text}{counted}", f"  {entry.meaning}"
 
 
 def possible_backends(expectation: Expectation, pods: Mapping[str, str]) -> tuple[PossibleBackend, ...]:
