@@ -75,10 +75,14 @@ async def exec_in_pod(
         params.append(("stdin", "true"))
     params += [("command", word) for word in argv]
     path = PODS.path(quote(pod.namespace, safe=""), quote(pod.name, safe=""), "exec")
+    is_open = False
     try:
         async with asyncio.timeout(seconds), client.open_socket(path, params, (V5, V4)) as socket:
+            is_open = True
             return await _run(socket, stdin, most_bytes)
     except TimeoutError:
+        if not is_open:
+            raise Unreachable(f"the container is not reached within {seconds:g} s") from None
         raise Unreachable(f"{argv[0]} does not end within {seconds:g} s") from None
 
 

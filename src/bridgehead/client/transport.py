@@ -8,6 +8,7 @@ retried: more requests do not help a server that hangs. Callers that need more r
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import logging
 import os
@@ -241,10 +242,44 @@ class Transport:
     async def _explain(
         self, path: str, params: Sequence[tuple[str, str]], error: aiohttp.WSServerHandshakeError
     ) -> NoReturn:
-        """Raise the error of a refused WebSocket. aiohttp drops the answer's body; a request without upgrade has it."""
+        """Raise the error of a refused WebSocket, whose body aiohttp drops: another request finds it out.
+
+        Without an upgrade, the API server's own reasons come, such as missing rights; with one, those of the kubelet.
+        """
         if 400 < error.status < 500:
             await self.send("GET", f"{path}?{urlencode(params)}", None, {}, "application/json")
+        else:
+            await self._upgrade_again(path, params)
         raise error_from_status(error.status, f"no WebSocket: {error.message}")
+
+    async def _upgrade_again(self, path: str, params: Sequence[tuple[str, str]]) -> None:
+        """Ask for a WebSocket in a plain request, and raise the error of its answer; a success is dropped."""
+        session = self._opened()
+        credentials = await self._credentials.get()
+        upgrade = (
+            ("Connection", "Upgrade"),
+            ("Upgrade", "websocket"),
+            ("Sec-WebSocket-Version", "13"),
+            ("Sec-WebSocket-Key", base64.b64encode(os.urandom(16)).decode()),
+            ("Sec-WebSocket-Protocol", "v4.channel.k8s.io"),
+        )
+        try:
+            async with session.get(
+                self._url(path, params),
+                headers=[*self._headers_with(credentials), *upgrade],
+                timeout=aiohttp.ClientTimeout(total=REQUEST_SECONDS),
+                allow_redirects=False,
+                ssl=credentials.context or True,
+                server_hostname=self._config.tls_server_name,
+                proxy=self._config.proxy_url,
+            ) as response:
+                if response.status < 300:
+                    _abort(response)
+                    return
+                rejected = _rejection(response.status, None, await response.read(), credentials)
+        except (aiohttp.ClientError, TimeoutError, OSError):
+            return
+        raise rejected.error
 
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:
