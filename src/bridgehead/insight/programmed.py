@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from bridgehead.controllers.endpoints import endpointslice_controller, mirroring
+from bridgehead.controllers.endpoints.slice_plan import sort_ports
 from bridgehead.objects.coordination import Lease
 from bridgehead.objects.core import PROXY_NAME_LABEL, Endpoints, Node, Pod, Service
 from bridgehead.objects.endpoint_slices import MANAGED_BY_LABEL, Endpoint, EndpointSlice
@@ -62,21 +63,28 @@ def count_pending(
         manager, groups = mirroring.MANAGER, mirroring.mirror_subsets(endpoints).wanted
     else:
         return 0
-    wanted = {
-        _programmed_state(group.address_type, group.ports, endpoint)
-        for group, found in groups.items()
-        for endpoint in found
-    }
-    written = {
-        _programmed_state(item.address_type, item.ports or (), endpoint)
+    managed = [
+        (item, endpoint)
         for item in slices
         if item.metadata.labels.get(MANAGED_BY_LABEL) == manager
         for endpoint in item.endpoints
+    ]
+    # Controllers before Kubernetes 1.22 write no `serving`, and no endpoints that terminate.
+    has_serving = not managed or any(endpoint.conditions.serving is not None for _, endpoint in managed)
+    written = {
+        _programmed_state(item.address_type, sort_ports(item.ports or ()), endpoint, has_serving)
+        for item, endpoint in managed
+    }
+    wanted = {
+        _programmed_state(group.address_type, group.ports, endpoint, has_serving)
+        for group, found in groups.items()
+        for endpoint in found
+        if has_serving or not endpoint.conditions.is_terminating
     }
     return len(wanted ^ written)
 
 
-def _programmed_state(family: str, ports: object, endpoint: Endpoint) -> object:
+def _programmed_state(family: str, ports: object, endpoint: Endpoint, has_serving: bool) -> object:
     """Return the properties of an endpoint that proxies use, without its node, zone and hints."""
     conditions = endpoint.conditions
     return (
@@ -85,8 +93,7 @@ def _programmed_state(family: str, ports: object, endpoint: Endpoint) -> object:
         endpoint.addresses,
         endpoint.pod_uid,
         conditions.is_ready,
-        conditions.is_serving,
-        conditions.is_terminating,
+        *((conditions.is_serving, conditions.is_terminating) if has_serving else ()),
     )
 
 
