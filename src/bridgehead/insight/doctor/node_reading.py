@@ -19,7 +19,7 @@ from bridgehead.objects.core import Pod
 from bridgehead.objects.kinds import NODES, SERVICES
 
 from .dns_query import Query, ask
-from .subjects import DNS_KEY, DnsAnswer, Facts, Resolver
+from .subjects import DNS_KEY, DnsAnswer, Facts, Resolver, mapping
 
 MOST_NODES: Final = 16  # whose kernels are read
 MOST_CLIENTS: Final = 4  # nodes that ask the DNS
@@ -48,11 +48,13 @@ async def read_nodes(client: ApiClient, namespaces: NetworkNamespaces) -> NodesS
     """
     reading = _Reading(namespaces)
     try:
-        nodes = sorted(node.metadata.name for node in (await client.list(NODES)).items if node.is_ready)
-        with contextlib.suppress(ClientError):
-            reading.dns = (await client.get(SERVICES, DNS_KEY.name, DNS_KEY.namespace)).spec.cluster_ip
-    except ClientError as error:
-        return NodesSeen({}, (), {}, (Unseen("the kernels of nodes", printable(str(error))),))
+        async with asyncio.timeout(_ALL_SECONDS):
+            nodes = sorted(node.metadata.name for node in (await client.list(NODES)).items if node.is_ready)
+            with contextlib.suppress(ClientError):
+                reading.dns = (await client.get(SERVICES, DNS_KEY.name, DNS_KEY.namespace)).spec.cluster_ip
+    except (ClientError, TimeoutError) as error:
+        why = printable(str(error)) or f"no answer within {_ALL_SECONDS:g} s"
+        return NodesSeen({}, (), {}, (Unseen("the kernels of nodes", why),))
     chosen = nodes[:MOST_NODES]
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_ALL_SECONDS), asyncio.TaskGroup() as group:
@@ -169,7 +171,9 @@ async def _resolver(client: ApiClient, pod: Pod) -> Resolver | None:
 
 def _clients(facts: Facts) -> list[Pod]:
     """Return running pods that should ask the cluster's DNS, and that no NetworkPolicy of their namespace selects."""
-    restricted = {str((policy.get("metadata") or {}).get("namespace", "")) for policy in facts.cluster.network_policies}
+    restricted = {
+        str(mapping(policy.get("metadata")).get("namespace", "")) for policy in facts.cluster.network_policies
+    }
     wanted = {target.key.namespace for target in facts.targets}
     found = [
         pod

@@ -85,7 +85,8 @@ async def read_facts(client: ApiClient, targets: Sequence[Target], namespace: st
     """Read the objects of the API. Raises Unreachable and Unauthorized."""
     if targets:
         namespace = targets[0].key.namespace
-    return Facts(cluster=await read_cluster(client, namespace), targets=tuple(targets))
+    names = {target.key.name for target in targets}
+    return Facts(cluster=await read_cluster(client, namespace, names), targets=tuple(targets))
 
 
 async def _nothing() -> tuple[CertificateEnd, ...]:

@@ -2,6 +2,8 @@
 
 cluster_state       the objects of the API, with indexes
 cluster_reading     reads them; what may not be read is listed as unseen
+old_slices          EndpointSlices of v1beta1 in the form of v1
+served_groups       whether the API serves an optional group
 network_state       the state of one network namespace: rules, connections, listeners, routes
 network_reading     reads it: by `network_collecting` in a process there, else by `network_programs`
 kernel_texts        parsers of the texts of /proc and of programs

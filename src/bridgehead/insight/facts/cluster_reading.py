@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
 from bridgehead.client import ApiClient
-from bridgehead.client.errors import ClientError, Forbidden, NotFound, Unauthorized, Unreachable
+from bridgehead.client.errors import (
+    ApiError,
+    BadAnswer,
+    ClientError,
+    Forbidden,
+    NotFound,
+    Unauthorized,
+    Unreachable,
+)
 from bridgehead.insight.findings import Unseen, printable
 from bridgehead.objects import progress
-from bridgehead.objects.core import Service
+from bridgehead.objects.core import Endpoints, Pod, Service
+from bridgehead.objects.endpoint_slices import SERVICE_NAME_LABEL, EndpointSlice
 from bridgehead.objects.kinds import (
     CONFIG_MAPS,
     ENDPOINT_SLICES,
@@ -28,14 +37,18 @@ from bridgehead.objects.kinds import (
 from bridgehead.objects.meta import Object, ObjectKey
 from bridgehead.objects.progress import read_progress
 
+from . import old_slices
 from .cluster_state import OTHER_NAMESPACES, ClusterState, Json, by_key
+from .served_groups import is_served
 
 T = TypeVar("T", bound=Object)
 R = TypeVar("R")
 
 SYSTEM = "kube-system"
 SECONDS = 20.0  # for all requests together
+_KIND_SECONDS = 10.0  # for one request of one kind, so that one that hangs leaves the others
 _PAGE = 500  # objects of one answer, as kubectl has it
+_MOST_NAMED = 5  # Services whose objects are read alone
 
 _WORKLOADS = {"Deployment": "deployments", "StatefulSet": "statefulsets", "DaemonSet": "daemonsets"}
 _POOLS = {
@@ -44,33 +57,40 @@ _POOLS = {
 }
 
 
-async def read_cluster(client: ApiClient, namespace: str = "", *, seconds: float = SECONDS) -> ClusterState:
+async def read_cluster(
+    client: ApiClient, namespace: str = "", services: Collection[str] = (), *, seconds: float = SECONDS
+) -> ClusterState:
     """Read the objects that Services need: of all namespaces or, faster, of `namespace` and kube-system.
 
-    Raises Unreachable and Unauthorized: then nothing can be read. Everything else is unseen.
+    With the names of `services`, EndpointSlices and Endpoints of `namespace` are only theirs. If it has many pods, only
+    some of them are read beside those that the Services select; the others are unseen.
+    Raises Unreachable and Unauthorized: then nothing can be read. Everything else is unseen, also a kind for which no
+    answer comes.
     """
-    reading = _Reading(client, namespace)
-    try:
-        async with asyncio.timeout(seconds):
-            found = await reading.read()
-    except TimeoutError:
-        raise Unreachable(f"the API server did not list the objects within {seconds:g} s") from None
+    reading = _Reading(client, namespace, services if len(services) <= _MOST_NAMED else (), seconds)
+    found = await reading.read()
     return ClusterState(now=time.time(), namespace=namespace, unseen=tuple(reading.unseen), **found)
 
 
 class _Reading:
-    def __init__(self, client: ApiClient, namespace: str) -> None:
+    def __init__(self, client: ApiClient, namespace: str, names: Collection[str], seconds: float) -> None:
         self._client = client
+        self._names = sorted(names)
+        self._end = asyncio.get_running_loop().time() + seconds
+        self._kind_seconds = min(_KIND_SECONDS, seconds)
+        self._has_answer = False
+        self._failure: Unreachable | None = None
         # "" is all namespaces; kube-system has the DNS and the proxies.
         self._namespaces = sorted({namespace, SYSTEM}) if namespace else [""]
         self.unseen: list[Unseen] = []
 
     async def read(self) -> dict[str, Any]:
+        services = asyncio.ensure_future(self._services())
         reads: dict[str, Awaitable[Any]] = {
-            "services": self._services(),
-            "slices": self._typed(ENDPOINT_SLICES, self._namespaces, tuple),
-            "endpoints": self._typed(ENDPOINTS, self._namespaces, by_key),
-            "pods": self._typed(PODS, self._namespaces, by_key),
+            "services": services,
+            "slices": self._slices(),
+            "endpoints": self._endpoints(),
+            "pods": self._pods(services),
             "nodes": self._typed(NODES, [""], lambda nodes: {node.metadata.name: node for node in nodes}),
             "namespaces": self._typed(NAMESPACES, [""], lambda found: {each.metadata.name: each for each in found}),
             "events": self._typed(EVENTS, self._namespaces, tuple, field_selector="type=Warning"),
@@ -81,9 +101,7 @@ class _Reading:
                 label_selector=progress.SELECTOR,
             ),
             "config_maps": self._typed(CONFIG_MAPS, [SYSTEM], by_key),
-            "service_cidrs": self._typed(
-                SERVICE_CIDRS, [""], lambda found: tuple(cidr for each in found for cidr in each.spec.cidrs)
-            ),
+            "service_cidrs": self._service_cidrs(),
             "network_policies": self._untyped(self._paths("networking.k8s.io/v1", "networkpolicies"), ""),
             "ingresses": self._untyped(self._paths("networking.k8s.io/v1", "ingresses"), ""),
             "ingress_classes": self._untyped({"": "/apis/networking.k8s.io/v1/ingressclasses"}, ""),
@@ -97,6 +115,8 @@ class _Reading:
             "address_pools": self._joined(self._untyped({"": path}, kind) for kind, path in _POOLS.items()),
         }
         results = await asyncio.gather(*reads.values())
+        if self._failure is not None and not self._has_answer:
+            raise self._failure
         return dict(zip(reads, results, strict=True))
 
     def _paths(self, group_version: str, plural: str) -> dict[str, str]:
@@ -119,39 +139,144 @@ class _Reading:
             self._see_not(SERVICES.plural, error)
             return {}
 
+    async def _slices(self) -> tuple[EndpointSlice, ...]:
+        """Read the EndpointSlices; of a cluster before Kubernetes 1.21 those of v1beta1."""
+        found: list[EndpointSlice] = []
+        for namespace in self._namespaces:
+            part = self._part(ENDPOINT_SLICES.plural, namespace)
+            selectors = {}
+            if self._names and namespace != SYSTEM:
+                selectors["label_selector"] = f"{SERVICE_NAME_LABEL} in ({','.join(self._names)})"
+            try:
+                found += await self._pages(ENDPOINT_SLICES, namespace, selectors)
+            except NotFound as error:
+                old = await self._untyped({namespace: old_slices.path(namespace)}, "", missing=(part, error))
+                found += filter(None, map(old_slices.convert, old))
+            except ClientError as error:
+                self._see_not(part, error)
+        return tuple(found)
+
+    async def _endpoints(self) -> dict[ObjectKey, Endpoints]:
+        if not self._names:
+            return await self._typed(ENDPOINTS, self._namespaces, by_key)
+        names = [name for name in self._namespaces if name != SYSTEM]
+        found = await asyncio.gather(
+            self._typed(ENDPOINTS, [SYSTEM], by_key, part=self._part(ENDPOINTS.plural, SYSTEM)),
+            *(
+                self._typed(ENDPOINTS, [namespace], by_key, field_selector=f"metadata.name={name}")
+                for namespace in names
+                for name in self._names
+            ),
+        )
+        return {key: endpoints for each in found for key, endpoints in each.items()}
+
+    async def _pods(self, services: Awaitable[Mapping[ObjectKey, Service]]) -> dict[ObjectKey, Pod]:
+        """Read the pods; with names of Services, those of a large namespace only in part."""
+        if not self._names:
+            return await self._typed(PODS, self._namespaces, by_key)
+        found: dict[ObjectKey, Pod] = {}
+        for namespace in self._namespaces:
+            part = self._part(PODS.plural, namespace)
+            if namespace == SYSTEM:
+                found |= await self._typed(PODS, [namespace], by_key, part=part)
+                continue
+            try:
+                first = await self._answer(self._client.list(PODS, namespace, limit=_PAGE))
+                found |= by_key(first.items)
+                if first.metadata.continue_:
+                    found |= await self._selected_pods(namespace, await services)
+                    self.unseen.append(
+                        Unseen(
+                            f"the other pods of {namespace}", f"it has more than {_PAGE}; without a name, all are read"
+                        )
+                    )
+            except ClientError as error:
+                self._see_not(part, error)
+        return found
+
+    async def _selected_pods(self, namespace: str, services: Mapping[ObjectKey, Service]) -> dict[ObjectKey, Pod]:
+        wanted = [services.get(ObjectKey(namespace, name)) for name in self._names]
+        selectors = {
+            ",".join(f"{key}={value}" for key, value in each.spec.selector.items())
+            for each in wanted
+            if each is not None and each.spec.selector
+        }
+        pages = [self._pages(PODS, namespace, {"label_selector": text}) for text in sorted(selectors)]
+        return {key: pod for page in await asyncio.gather(*pages) for key, pod in by_key(page).items()}
+
+    async def _service_cidrs(self) -> tuple[str, ...]:
+        """Read the ranges of cluster IPs; () in a cluster before Kubernetes 1.33, which need not have the kind."""
+        try:
+            found = await self._pages(SERVICE_CIDRS, "", {})
+        except NotFound:
+            return ()
+        except ClientError as error:
+            self._see_not(SERVICE_CIDRS.plural, error)
+            return ()
+        return tuple(cidr for each in found for cidr in each.spec.cidrs)
+
     async def _typed(
-        self, kind: Kind[T], namespaces: Sequence[str], convert: Callable[[list[T]], R], **selectors: str
+        self,
+        kind: Kind[T],
+        namespaces: Sequence[str],
+        convert: Callable[[list[T]], R],
+        part: str = "",
+        **selectors: str,
     ) -> R:
+        """Read the objects of a kind. `part`: its name when it is unseen; "": that of the kind."""
         objects: list[T] = []
         for namespace in namespaces:
             try:
                 objects += await self._pages(kind, namespace, selectors)
             except ClientError as error:
-                self._see_not(self._part(kind.plural, namespace) if len(namespaces) > 1 else kind.plural, error)
+                name = self._part(kind.plural, namespace) if len(namespaces) > 1 else kind.plural
+                self._see_not(part or name, error)
         return convert(objects)
 
     async def _pages(self, kind: Kind[T], namespace: str, selectors: Mapping[str, str]) -> list[T]:
         found: list[T] = []
         continue_ = ""
         while True:
-            page = await self._client.list(kind, namespace, limit=_PAGE, continue_=continue_, **selectors)
+            page = await self._answer(self._client.list(kind, namespace, limit=_PAGE, continue_=continue_, **selectors))
             found += page.items
             continue_ = page.metadata.continue_
             if not continue_:
                 return found
 
-    async def _untyped(self, paths: Mapping[str, str], kind: str) -> tuple[Json, ...]:
+    async def _untyped(
+        self, paths: Mapping[str, str], kind: str, missing: tuple[str, ClientError] | None = None
+    ) -> tuple[Json, ...]:
+        """Read the items of a path for each namespace. `missing`: is unseen if the cluster does not have the kind."""
         found: list[Json] = []
         for namespace, path in paths.items():
             try:
-                items = (await self._client.request("GET", path)).get("items")
+                items = (await self._answer(self._client.request("GET", path))).get("items")
             except NotFound:
+                if missing is not None:
+                    self._see_not(*missing)
                 continue  # an optional kind, which this cluster does not have
             except ClientError as error:
-                self._see_not(self._part(path.rpartition("/")[2], namespace), error)
+                group = path.split("/")[2]
+                if not isinstance(error, Forbidden) or kind not in _POOLS or await is_served(self._client, group):
+                    self._see_not(self._part(path.rpartition("/")[2], namespace), error)
                 continue
             found += [item for item in items if isinstance(item, dict)] if isinstance(items, list) else ()
         return tuple({"kind": kind, **item} if kind else item for item in found)
+
+    async def _answer(self, request: Awaitable[R]) -> R:
+        """Return the answer to a request. Raises Unreachable also when it takes too long."""
+        left = self._end - asyncio.get_running_loop().time()
+        seconds = max(0.0, min(left, self._kind_seconds))
+        try:
+            async with asyncio.timeout(seconds):
+                answer = await request
+        except TimeoutError:
+            raise Unreachable(f"the API server gave no answer within {self._kind_seconds:g} s") from None
+        except (ApiError, BadAnswer):
+            self._has_answer = True
+            raise
+        self._has_answer = True
+        return answer
 
     async def _joined(self, reads: Any) -> tuple[Json, ...]:
         return tuple(item for found in await asyncio.gather(*reads) for item in found)
@@ -161,8 +286,10 @@ class _Reading:
         return plural if namespace != SYSTEM or len(self._namespaces) == 1 else f"{plural} of {namespace}"
 
     def _see_not(self, plural: str, error: ClientError) -> None:
-        if isinstance(error, Unreachable | Unauthorized):
+        if isinstance(error, Unauthorized):
             raise error
+        if isinstance(error, Unreachable) and self._failure is None:
+            self._failure = error
         unseen = Unseen(plural, printable(str(error)))
         if unseen not in self.unseen:
             self.unseen.append(unseen)

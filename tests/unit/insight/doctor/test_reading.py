@@ -60,6 +60,8 @@ class Client:
         return msgspec.defstruct("Page", ["items", "metadata"])(items, msgspec.defstruct("Meta", ["continue_"])(""))
 
     async def request(self, method: str, path: str) -> Any:
+        if not self.is_reachable:
+            raise Unreachable("http://127.0.0.1:1: connection refused")
         plural = path.rpartition("/")[2]
         if plural in self.forbidden or (self.only_namespace and f"/{self.only_namespace}/" not in path):
             raise Forbidden(403, "Forbidden", f"{plural} is forbidden")
