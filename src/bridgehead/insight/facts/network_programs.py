@@ -22,7 +22,7 @@ _NOT_FOUND: Final = 127
 _AT_ONCE: Final = 4  # programs
 _SECONDS: Final = 30.0  # of one program
 _NO_FILE: Final = b"No such file"
-_SOCKET_FILES: Final = {"tcp": "tcp", "tcp6": "tcp", "udp": "udp", "udp6": "udp", "sctp/eps": "sctp"}
+_SOCKET_FILES: Final = tuple(f"/proc/net/{name}" for name in ("tcp", "tcp6", "udp", "udp6", "sctp/eps"))
 _SAVE: Final = {4: ("iptables-nft-save", "iptables-save"), 6: ("ip6tables-nft-save", "ip6tables-save")}
 _SAVE_LEGACY: Final = {4: ("iptables-legacy-save", "iptables-save"), 6: ("ip6tables-legacy-save", "ip6tables-save")}
 _NF_TABLES: Final = (b"(nf_tables)", b"-nft-save")  # in the first line of its output
@@ -132,7 +132,10 @@ class _Reading:
         self.state.is_connections_cut = len(found) > MOST_CONNECTIONS
 
     async def _listeners(self) -> None:
-        found = await asyncio.gather(*(self._sockets(file, protocol) for file, protocol in _SOCKET_FILES.items()))
+        # Exit code 1 of cat: there is a file that the kernel does not have. It prints the others.
+        text = await self._output("cat", *_SOCKET_FILES, codes=(0, 1))
+        if not text:
+            raise _Unread("cat: the sockets of /proc/net cannot be read")
         listeners = [
             Listening(
                 protocol=each.listener.protocol,
@@ -140,20 +143,11 @@ class _Reading:
                 port=each.listener.port,
                 backlog=each.waiting,
             )
-            for sockets in found
-            for each in sockets
+            for each in islice(_sockets(_lines(text)), MOST_LISTENERS + 1)
         ]
         self.state.listeners = tuple(listeners[:MOST_LISTENERS])
         if len(listeners) > MOST_LISTENERS:
             raise _Unread(f"there are more than {MOST_LISTENERS} sockets")
-
-    async def _sockets(self, file: str, protocol: str) -> list[ListeningSocket]:
-        try:
-            lines = _lines(await self._output("cat", f"/proc/net/{file}"))
-        except _Absent:
-            return []
-        sockets = parse_sctp_sockets(lines) if protocol == "sctp" else parse_all_sockets(lines, protocol)
-        return list(islice(sockets, MOST_LISTENERS + 1))
 
     async def _interfaces(self) -> None:
         self.state.interfaces = parse_links(await self._output("ip", "-j", "-d", "address"))
@@ -173,6 +167,22 @@ class _Reading:
 
 def _is_of_nf_tables(text: bytes) -> bool:
     return any(sign in text.partition(b"\n")[0] for sign in _NF_TABLES)
+
+
+def _sockets(lines: Iterator[str]) -> Iterator[ListeningSocket]:
+    """Yield the sockets of several files of /proc/net. Each begins with a heading, from which its protocol is seen."""
+    files: list[list[str]] = []
+    for line in lines:
+        if line.split(maxsplit=1)[:1] in (["sl"], ["ENDPT"]):
+            files.append([])
+        if files:
+            files[-1].append(line)
+    for file in files:
+        columns = file[0].split()
+        if columns[0] == "ENDPT":
+            yield from parse_sctp_sockets(iter(file))
+        else:
+            yield from parse_all_sockets(iter(file), "udp" if "drops" in columns else "tcp")
 
 
 def _lines(text: bytes) -> Iterator[str]:
