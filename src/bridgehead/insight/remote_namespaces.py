@@ -5,6 +5,7 @@ Only the programs of the images can run there. A node that is this machine is en
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import socket
@@ -12,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 from bridgehead.client import ApiClient
-from bridgehead.client.errors import ApiError, ClientError, NotFound
+from bridgehead.client.errors import ApiError, ClientError, Forbidden, NotFound
 from bridgehead.client.pod_exec import exec_in_pod
 from bridgehead.network.own_addresses import is_local
 from bridgehead.objects.core import Node, Pod
@@ -34,6 +35,8 @@ _NOT_FOUND: Final = 127
 # The texts of container runtimes for a program that the image lacks.
 _NO_PROGRAM: Final = re.compile(r"executable file not found|no such file or directory|command not found", re.IGNORECASE)
 
+_PATH_OF_URL: Final = re.compile(r"(https?://[^/\s\"]+)/[^\s\"]*")
+
 
 class RemoteNamespaces:
     """The namespaces of the cluster of a client, which remains the caller's."""
@@ -43,16 +46,18 @@ class RemoteNamespaces:
 
     async def node(self, name: str) -> NetworkNamespace:
         try:
-            if _is_this_machine(await self._client.get(NODES, name)):
-                return ForkedNamespace(f"node {name}")
-            pods = (await self._client.list(PODS, field_selector=f"spec.nodeName={name}")).items
+            with contextlib.suppress(Forbidden):  # pods, which are needed, may be readable all the same
+                if _is_this_machine(await self._client.get(NODES, name)):
+                    return ForkedNamespace(f"node {name}")
+            labels, field = f"{_LABEL} in ({','.join(_NODE_PODS)})", f"spec.nodeName={name}"
+            pods = (await self._client.list(PODS, label_selector=labels, field_selector=field)).items
         except NotFound:
-            raise NotEntered(f"the cluster has no node {name!r}") from None
+            raise NotEntered(f"the cluster has no node {printable(name)!r}") from None
         except ClientError as error:
             raise NotEntered(printable(str(error))) from None
         pod = find_node_pod(pods)
         if pod is None:
-            raise NotEntered("no pod of a service proxy runs on the node")
+            raise NotEntered(_why_no_pod(pods))
         return _PodNamespace(self._client, f"node {name}", pod)
 
     async def pod(self, key: ObjectKey) -> NetworkNamespace:
@@ -84,6 +89,16 @@ def find_node_pod(pods: Sequence[Pod]) -> Pod | None:
     )
 
 
+def _why_no_pod(pods: Sequence[Pod]) -> str:
+    """Return why no pod shows the network of the node that has these pods."""
+    for pod in pods:
+        if pod.metadata.labels.get(_LABEL) in _NODE_PODS and pod.spec.host_network:
+            waiting = [status.state.waiting.reason for status in pod.status.container_statuses if status.state.waiting]
+            reason = f" ({waiting[0]})" if waiting and waiting[0] else ""
+            return printable(f"no container of its pod {pod.key} runs{reason}")
+    return "no pod of a service proxy or network plug-in is on it, into which one could exec"
+
+
 def running_container(pod: Pod) -> str:
     """Return the name of the pod's first running container; "" if none runs."""
     return next((status.name for status in pod.status.container_statuses if status.state.running is not None), "")
@@ -112,10 +127,13 @@ class _PodNamespace:
             result = await exec_in_pod(
                 self._client, key, container, argv, stdin=stdin, seconds=seconds, most_bytes=MOST_BYTES
             )
+        except Forbidden as error:  # without the pod's name, the reason is the same for all pods of the namespace
+            raise NotEntered(printable(str(error).partition(" is forbidden: ")[2] or str(error))) from None
         except ApiError as error:
             if error.status >= 500 and _NO_PROGRAM.search(str(error)):
                 return Completed(_NOT_FOUND, b"", printable(str(error)).encode())
-            raise NotEntered(printable(str(error))) from None
+            # The URL of a kubelet has the pod and the program in it; the reason is one for all pods of the node.
+            raise NotEntered(printable(_PATH_OF_URL.sub(r"\1", str(error)))) from None
         except ClientError as error:
             raise NotEntered(printable(str(error))) from None
         return Completed(*result)
