@@ -11,11 +11,14 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from bridgehead.client import ApiClient
-from bridgehead.client.errors import ClientError, NotFound, Unauthorized, Unreachable
+from bridgehead.client.errors import ClientError, Forbidden, NotFound, Unauthorized, Unreachable
+from bridgehead.insight.facts import old_slices
 from bridgehead.insight.facts.network_reading import ALL, read_network
 from bridgehead.insight.facts.network_state import RULES, Section
+from bridgehead.insight.facts.served_groups import is_served
 from bridgehead.insight.findings import Unseen, printable
 from bridgehead.insight.network_namespaces import NetworkNamespaces, NotEntered
+from bridgehead.objects.kinds import ENDPOINT_SLICES
 
 from .cleaning import cleaned
 from .files import Full, TooLong
@@ -25,7 +28,7 @@ from .sources import SOURCES, Source
 
 Json = dict[str, Any]
 Change = Literal["added", "modified", "deleted"]
-LIST_SECONDS = 60.0  # for the first lists of all kinds together
+LIST_SECONDS = 60.0  # for the first list of a kind
 _PAGE = 500
 _RETRY_SECONDS = 1.0
 _KERNEL_SECONDS = 3.0  # between two states of one node
@@ -68,6 +71,8 @@ class Recorder:
         self._began = time.monotonic()
         self._nodes: set[str] = set()
         self._changed_nodes: dict[str, asyncio.Event] = {}
+        self._has_answer = False
+        self._failure: Unreachable | None = None
         self.recorded = Recorded()
 
     async def run(self, stop: asyncio.Event, on_begin: Callable[[Recorded], None]) -> Recorded:
@@ -87,11 +92,9 @@ class Recorder:
 
     async def _begin(self, follows: list[_Follow]) -> list[_Follow]:
         """Record what there is at the beginning. Returns the kinds that can be followed."""
-        try:
-            async with asyncio.timeout(LIST_SECONDS):
-                listed = await asyncio.gather(*map(self._list, follows))
-        except TimeoutError:
-            raise Unreachable(f"the API server did not list the objects within {LIST_SECONDS:g} s") from None
+        listed = await asyncio.gather(*map(self._list, follows))
+        if not self._has_answer and self._failure is not None:
+            raise self._failure
         await self._read_nodes()
         return [follow for follow, is_listed in zip(follows, listed, strict=True) if is_listed]
 
@@ -110,17 +113,38 @@ class Recorder:
         """List the objects of a kind for the first time. Returns whether it can be followed."""
         source = follow.source
         try:
-            await follow.list()
-        except (Unreachable, Unauthorized):
+            async with asyncio.timeout(LIST_SECONDS):
+                await self._list_any_version(follow)
+        except Unauthorized:
             raise
+        except (Unreachable, TimeoutError) as error:
+            why = str(error) or f"the API server did not list them within {LIST_SECONDS:g} s"
+            self._failure = self._failure or Unreachable(why)
+            self._see_not(source.plural, printable(why))
+            return False
         except NotFound:
+            self._has_answer = True
             if not source.is_optional:
                 self._see_not(source.plural, "the cluster does not have this kind")
             return False
         except ClientError as error:
-            self._see_not(source.plural, printable(str(error)))
+            self._has_answer = True
+            is_missing = source.is_optional and isinstance(error, Forbidden)
+            if not is_missing or await is_served(self._client, source.api_version.partition("/")[0]):
+                self._see_not(source.plural, printable(str(error)))
             return False
+        self._has_answer = True
         return True
+
+    async def _list_any_version(self, follow: _Follow) -> None:
+        """List a kind; EndpointSlices of a cluster before Kubernetes 1.21 are those of v1beta1, recorded as of v1."""
+        try:
+            await follow.list()
+        except NotFound:
+            if follow.source.plural != ENDPOINT_SLICES.plural:
+                raise
+            follow.read_from(old_slices.path(self._namespace), old_slices.to_v1)
+            await follow.list()
 
     def _see_not(self, what: str, why: str) -> None:
         unseen = Unseen(what, why)
@@ -187,6 +211,10 @@ class Recorder:
         except NotEntered as error:
             self._see_not(f"node {node}", printable(str(error)))
             return
+        reasons = set(state.unseen.values())
+        if len(state.unseen) == len(sections) and len(reasons) == 1:
+            self._see_not(f"node {node}", printable(reasons.pop()))
+            return
         for section, why in sorted(state.unseen.items()):
             self._see_not(f"{section} of {node}", printable(why))
         if len(state.unseen) == len(sections):
@@ -222,8 +250,13 @@ class _Follow:
         self._client = client
         self._path = path
         self._on_object = on_object
+        self._convert: Callable[[Json], Json] | None = None
         self._version = ""
         self._known: dict[tuple[str, str], str] = {}  # namespace and name -> resourceVersion
+
+    def read_from(self, path: str, convert: Callable[[Json], Json]) -> None:
+        """Read another version of the kind from now on; `convert` makes it one of the source."""
+        self._path, self._convert = path, convert
 
     async def list(self, *, is_first: bool = True) -> None:
         """List all objects, and pass on those that are new, have changed or are gone."""
@@ -278,7 +311,7 @@ class _Follow:
             self._known.pop(key, None)
         else:
             self._known[key] = version
-        self._on_object(self.source, change, obj, is_first)
+        self._on_object(self.source, change, self._convert(obj) if self._convert is not None else obj, is_first)
 
 
 def _identity(obj: Json) -> tuple[tuple[str, str], str]:
