@@ -107,7 +107,7 @@ async def _show(
         sys.stdout.write("\n")
     if not aspects:
         sys.stdout.write(f"nothing differs between {modes[0]} and {modes[1]} for these Services\n")
-    sys.stdout.write(missing_lines(map(str, state.unseen)))
+    sys.stdout.write(missing_lines(state.unseen))
 
 
 def _services(names: tuple[str, ...]) -> str:

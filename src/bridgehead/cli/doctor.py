@@ -6,7 +6,7 @@ changes nothing. Parts that may not be read are listed.
 
 `--machine` examines this machine instead, before there is a lab: the requirements of a lab, of proxy modes and of pods.
 
-Exits 0 when nothing is broken, 1 when something is or a named Service cannot be read, 2 for a wrong command line.
+Exits 0 when nothing is broken, 1 when something is or Services cannot be read, 2 for a wrong command line.
 Docs: docs/troubleshooting.md.
 
 Examples:
@@ -81,7 +81,10 @@ def command(
     from bridgehead.insight.doctor.report import render_json, render_text
 
     sys.stdout.write(render_json(diagnosis) if output == "json" else render_text(diagnosis))
-    if diagnosis.is_broken or diagnosis.unknown:
+    sees_services = all(unseen.what != "services" for unseen in diagnosis.unseen)
+    if not sees_services and not namespace:
+        sys.stderr.write("bridgehead doctor: -n NAMESPACE examines one namespace, for which fewer rights are needed\n")
+    if diagnosis.is_broken or diagnosis.unknown or not (sees_services or diagnosis.services):
         raise typer.Exit(1)
 
 

@@ -3,6 +3,8 @@
 The connection tracking of every node is read, or of one (--node). Bytes and ages are shown if the nodes' kernels record
 them (net.netfilter.nf_conntrack_acct, nf_conntrack_timestamp). --watch shows them again every two seconds.
 
+Exits 1 if no node can be looked at.
+
 Examples:
 
     bridgehead flows
@@ -16,7 +18,7 @@ import asyncio
 import json
 import sys
 import time
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -33,6 +35,9 @@ from .cluster_access import (
 )
 from .failures import fail
 from .service_targets import check_scope, parse_service
+
+if TYPE_CHECKING:
+    from bridgehead.insight.findings import Unseen
 
 WATCH_SECONDS = 2.0
 _MOST_SHOWN = 100  # connections of a Service, in text
@@ -67,34 +72,38 @@ async def _show(
 ) -> None:
     async with cluster.connect("bridgehead-flows") as (client, namespaces):
         while True:
-            text = await _look(client, namespaces, service, namespace, node, is_json=is_json)
+            text, is_seen = await _look(client, namespaces, service, namespace, node, is_json=is_json)
             if watch and not is_json:
                 clear = _CLEAR if sys.stdout.isatty() else ""
                 text = f"{clear}{time.strftime('%H:%M:%S')}\n{text}"
             sys.stdout.write(text)
             sys.stdout.flush()
             if not watch:
+                if not is_seen:
+                    raise typer.Exit(1)
                 return
             await asyncio.sleep(WATCH_SECONDS)
 
 
 async def _look(
     client: Any, namespaces: Any, service: str, namespace: str | None, node: str | None, *, is_json: bool
-) -> str:
+) -> tuple[str, bool]:
+    """Return the flows as text, and whether the connections of any node could be read."""
     from bridgehead.insight.expectations import expect_node
     from bridgehead.insight.facts.cluster_reading import read_cluster
     from bridgehead.insight.facts.network_reading import read_network
     from bridgehead.insight.facts.network_state import NetworkState, Section
+    from bridgehead.insight.findings import Unseen
     from bridgehead.insight.flows import find_flows, service_as_json
     from bridgehead.insight.network_namespaces import NotEntered
     from bridgehead.objects.meta import ObjectKey
 
-    from .node_choice import choose_node, chosen_services, describe_missing, require_service
+    from .node_choice import choose_node, chosen_services, known_nodes, missing_sections, require_service
 
     state = await read_cluster(client)
     if service and namespace is not None:
         require_service("flows", state, ObjectKey(namespace, service))
-    nodes = [choose_node("flows", state, node)] if node is not None else sorted(state.nodes)
+    nodes = [choose_node("flows", state, node)] if node is not None else known_nodes(state)
 
     async def read(name: str) -> NetworkState:
         try:
@@ -104,19 +113,20 @@ async def _look(
 
     networks = dict(zip(nodes, await asyncio.gather(*map(read, nodes)), strict=True))
     expected = {name: expect_node(state, name) for name in nodes}
-    unseen = [*map(str, state.unseen)]
+    unseen = [*state.unseen]
     for name, network in networks.items():
-        unseen += describe_missing(name, network)
+        unseen += missing_sections(name, network)
         if network.is_connections_cut:
-            unseen.append(f"all connections of {name}: it has more than are read at once")
+            unseen.append(Unseen(f"all connections of {name}", "it has more than are read at once"))
+    is_seen = any(Section.CONNECTIONS not in network.unseen for network in networks.values())
     found = find_flows(state, networks, expected, chosen_services(state, service, namespace))
     if is_json:
         services = [service_as_json(one) for one in found if service or one.flows]
-        return f"{json.dumps({'unseen': unseen, 'services': services})}\n"
-    return _as_text(found, unseen, shows_empty=bool(service))
+        return f"{json.dumps({'unseen': list(map(str, unseen)), 'services': services})}\n", is_seen
+    return _as_text(found, unseen, shows_empty=bool(service) and is_seen, is_seen=is_seen), is_seen
 
 
-def _as_text(found: Any, unseen: list[str], *, shows_empty: bool) -> str:
+def _as_text(found: Any, unseen: list[Unseen], *, shows_empty: bool, is_seen: bool) -> str:
     from bridgehead.insight.findings import printable
     from bridgehead.insight.flows import backend_rows, flow_rows
 
@@ -136,7 +146,9 @@ def _as_text(found: Any, unseen: list[str], *, shows_empty: bool) -> str:
         if len(one.flows) > _MOST_SHOWN:
             parts.append(f"  and {len(one.flows) - _MOST_SHOWN} more; -o json has all\n")
         parts.append("\n")
-    if not any(one.flows for one in found):
+    if not is_seen:
+        parts.append("the connections of no node could be looked at\n")
+    elif not any(one.flows for one in found):
         parts.append("no connections\n")
     parts.append(missing_lines(unseen))
     return "".join(parts)

@@ -6,12 +6,17 @@ from collections.abc import Iterable, Iterator
 from typing import NoReturn
 
 from bridgehead.insight.facts.cluster_state import ClusterState
-from bridgehead.insight.facts.network_state import NetworkState
-from bridgehead.insight.findings import printable
+from bridgehead.insight.facts.network_state import NetworkState, Section
+from bridgehead.insight.findings import Unseen, grouped, printable
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.suggestions import did_you_mean
 
 from .failures import fail
+
+
+def known_nodes(state: ClusterState) -> list[str]:
+    """Return the names of the nodes; of a cluster whose Nodes cannot be read, those that pods name."""
+    return sorted(state.nodes or {pod.spec.node_name for pod in state.pods.values()} - {""})
 
 
 def choose_node(command: str, state: ClusterState, wanted: str | None) -> str:
@@ -20,7 +25,7 @@ def choose_node(command: str, state: ClusterState, wanted: str | None) -> str:
         if state.nodes and wanted not in state.nodes:
             _lacks(command, f"node {printable(wanted)!r} not found", wanted, state.nodes)
         return wanted
-    ready = sorted(name for name, node in state.nodes.items() if node.is_ready) or sorted(state.nodes)
+    ready = sorted(name for name, node in state.nodes.items() if node.is_ready) or known_nodes(state)
     if not ready:
         fail(command, "the cluster's nodes are unknown; --node names one")
     return ready[0]
@@ -49,15 +54,16 @@ def _lacks(command: str, text: str, wanted: str, names: Iterable[str]) -> NoRetu
     fail(command, f"{text}{did_you_mean(wanted, tuple(map(printable, names)))}")
 
 
-def missing_lines(unseen: Iterable[str]) -> str:
-    """Return the last lines of a text: what could not be looked at."""
-    return "".join(f"Could not look at {printable(text)}\n" for text in unseen)
+def missing_lines(unseen: Iterable[Unseen]) -> str:
+    """Return the last lines of a text: what could not be looked at, a line for each reason."""
+    return "".join(f"Could not look at {printable(str(each))}\n" for each in grouped(unseen))
 
 
-def describe_missing(node: str, network: NetworkState) -> Iterator[str]:
-    """Yield a text for each section of a node's network that could not be read; one for all with the same reason."""
+def missing_sections(node: str, network: NetworkState) -> Iterator[Unseen]:
+    """Yield the sections of a node's network that could not be read, those with the same reason as one."""
     by_reason: dict[str, list[str]] = {}
-    for section, reason in network.unseen.items():
-        by_reason.setdefault(reason, []).append(section.value)
+    for section in Section:
+        if section in network.unseen:
+            by_reason.setdefault(network.unseen[section], []).append(section.value)
     for reason, sections in by_reason.items():
-        yield f"{', '.join(sections)} of {node}: {reason}"
+        yield Unseen(f"{', '.join(sections)} of {node}", reason)

@@ -98,8 +98,8 @@ async def _record(
 
 
 def _describe(file: Path, size_bytes: int, recorded: Recorded) -> str:
-    """Return the summary, with a line for each part that could not be recorded."""
-    from bridgehead.insight.findings import printable
+    """Return the summary, with a line for each reason why something could not be recorded."""
+    from bridgehead.insight.findings import grouped, printable
 
     counts = recorded.objects
     some = ", ".join(f"{counts[plural]} {plural}" for plural in ("services", "endpointslices", "pods", "nodes"))
@@ -109,7 +109,7 @@ def _describe(file: Path, size_bytes: int, recorded: Recorded) -> str:
     ]
     if recorded.kernel_states:
         lines.append(f"States of nodes' kernels: {recorded.kernel_states}.")
-    lines += [f"Could not look at {printable(str(unseen))}" for unseen in recorded.unseen]
+    lines += [f"Could not look at {printable(str(unseen))}" for unseen in grouped(recorded.unseen)]
     if recorded.skipped:
         lines.append(f"left out: {recorded.skipped} changes of invalid or too large objects")
     if recorded.is_cut:

@@ -2,7 +2,10 @@
 
 The mechanisms of all proxy modes are understood, also kube-proxy's own chains. --mode shows the rules that the node
 would have in a mode that is not in use, and the same is shown for mode ipvs where the configuration asks for it and the
-kernel has none. `nft`, `iptables-save` and the like must be on the node, as they are where a proxy runs.
+kernel has none. `nft`, `iptables-save` and the like must be on the node, as they are where a proxy runs. In a cluster
+that is no lab, they run by `exec` in a pod of the node's service proxy or network plug-in.
+
+Exits 1 if the node cannot be looked at.
 
 Examples:
 
@@ -15,7 +18,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -32,6 +35,9 @@ from .cluster_access import (
 )
 from .failures import fail
 from .service_targets import check_namespace, parse_service
+
+if TYPE_CHECKING:
+    from bridgehead.insight.findings import Unseen
 
 _LONGEST_LINE = 2000  # characters of a rule
 
@@ -75,7 +81,7 @@ async def _show(
     from bridgehead.insight.rulesets.reading import read_rules
     from bridgehead.objects.meta import ObjectKey
 
-    from .node_choice import choose_node, describe_missing, require_service
+    from .node_choice import choose_node, missing_sections, require_service
 
     async with cluster.connect("bridgehead-rules") as (client, namespaces):
         state = await read_cluster(client, namespace if service else "")
@@ -89,18 +95,19 @@ async def _show(
             network = NetworkState(unseen=dict.fromkeys(sections, str(error)))
     shown = f"{namespace}/{service}" if service else ""
     expected = expect_node(state, node, network)
-    unseen = [*map(str, state.unseen), *describe_missing(node, network)]
+    unseen = [*state.unseen, *missing_sections(node, network)]
     addresses = [
         text.partition("/")[0]
         for interface in network.interfaces
         if interface.is_up and interface.name not in ("kube-ipvs0", "lo")
         for text in interface.addresses
     ]
-    report: dict[str, Any] = {"node": node, "mode": expected.mode, "unseen": unseen}
+    report: dict[str, Any] = {"node": node, "mode": expected.mode, "unseen": list(map(str, unseen))}
     wanted = mode or _wanted_ipvs(state, node, expected.mode)
     if wanted is not None:
         would_be = expect_node(state, node, network, mode=wanted)
         report["rendered"] = _rendered(would_be, shown, addresses, Section.VIRTUAL_SERVERS in network.absent)
+    is_seen = not all(section in network.unseen for section in RULES)
     if mode is None:
         rules = read_rules(network, expected.table, expected.table.cluster_ips())
         report["problems"] = list(rules.problems)
@@ -108,9 +115,11 @@ async def _show(
             address: f"pod {pod.metadata.namespace}/{pod.metadata.name} on {pod.spec.node_name}"
             for address, pod in state.pods_by_address.items()
         }
-        _print(report, rules, shown, names, is_json=is_json)
+        _print(report, unseen, rules, shown, names, is_json=is_json, is_seen=is_seen)
+        if not is_seen:
+            raise typer.Exit(1)
     else:
-        _print(report, None, shown, {}, is_json=is_json)
+        _print(report, unseen, None, shown, {}, is_json=is_json)
 
 
 def _wanted_ipvs(state: Any, node: str, in_use: str) -> str | None:
@@ -131,7 +140,16 @@ def _rendered(expected: Any, service: str, addresses: list[str], lacks_ipvs: boo
     ]
 
 
-def _print(report: dict[str, Any], rules: Any, service: str, names: dict[str, str], *, is_json: bool) -> None:
+def _print(
+    report: dict[str, Any],
+    unseen: list[Unseen],
+    rules: Any,
+    service: str,
+    names: dict[str, str],
+    *,
+    is_json: bool,
+    is_seen: bool = True,
+) -> None:
     from bridgehead.insight.findings import printable
     from bridgehead.insight.rulesets.report import entry_as_json, report_rules
 
@@ -147,7 +165,7 @@ def _print(report: dict[str, Any], rules: Any, service: str, names: dict[str, st
         json.dump(report, sys.stdout, indent=2)
         sys.stdout.write("\n")
         return
-    if rules is not None:
+    if rules is not None and is_seen:
         found = ", ".join(rules.modes) or "none"
         sys.stdout.write(f"{printable(report['node'])}: mode {report['mode']}; rules of: {found}\n\n")
         lines = list(report_rules(rules, service, names))
@@ -159,4 +177,4 @@ def _print(report: dict[str, Any], rules: Any, service: str, names: dict[str, st
         sys.stdout.writelines(f"{printable(line, _LONGEST_LINE)}\n" for line in rendered["text"].splitlines())
         sys.stdout.write("\n")
     sys.stdout.writelines(f"Could not understand {printable(text)}\n" for text in report.get("problems", ()))
-    sys.stdout.write(missing_lines(report["unseen"]))
+    sys.stdout.write(missing_lines(unseen))

@@ -8,6 +8,8 @@ Pure: no I/O, no clock, no randomness.
 from __future__ import annotations
 
 import enum
+import re
+from collections.abc import Iterable
 
 import msgspec
 
@@ -46,6 +48,19 @@ class Unseen(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"{self.what}: {self.why}"
+
+
+_FORBIDDEN = re.compile(r".* is forbidden: (User .*) cannot (\w+) resource \S+ in API group \S+ (.*)")
+
+
+def grouped(unseen: Iterable[Unseen]) -> list[Unseen]:
+    """Return parts with the same reason as one; missing rights on several kinds are one reason."""
+    parts: dict[str, list[str]] = {}
+    for each in unseen:
+        match = _FORBIDDEN.fullmatch(each.why)
+        why = f"{match[1]} may not {match[2]} them {match[3]}" if match is not None else each.why
+        parts.setdefault(why, []).append(each.what)
+    return [Unseen(", ".join(sorted(set(what))), why) for why, what in parts.items()]
 
 
 def printable(text: str, most: int = _LONGEST) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import re
 from collections.abc import AsyncIterator
 
@@ -11,9 +12,18 @@ import pytest
 
 from bridgehead import cli
 from bridgehead.cli import flows
-from bridgehead.cli.node_choice import choose_node, chosen_services, describe_missing, missing_lines, require_service
+from bridgehead.cli.node_choice import (
+    choose_node,
+    chosen_services,
+    known_nodes,
+    missing_lines,
+    missing_sections,
+    require_service,
+)
 from bridgehead.insight.facts.network_state import NetworkState, Section
-from bridgehead.objects.meta import ObjectKey
+from bridgehead.insight.findings import Unseen
+from bridgehead.objects.core import Pod, PodSpec
+from bridgehead.objects.meta import ObjectKey, ObjectMeta
 from tests.unit.insight.rulesets.clusters import cluster, service
 
 
@@ -99,12 +109,25 @@ def test_services_are_chosen_by_name_or_by_namespace() -> None:
 
 
 def test_parts_that_could_not_be_read_are_plain_lines() -> None:
-    assert missing_lines(["pods: no\x1b[2J\nright"]) == "Could not look at pods: no?[2J?right\n"
+    assert missing_lines([Unseen("pods", "no\x1b[2J\nright")]) == "Could not look at pods: no?[2J?right\n"
 
 
 def test_sections_with_one_reason_are_one_line() -> None:
     network = NetworkState(unseen={Section.NFTABLES: "no exec", Section.IPTABLES: "no exec", Section.ROUTES: "x"})
-    assert list(describe_missing("node1", network)) == ["nftables, iptables of node1: no exec", "routes of node1: x"]
+    missing = list(map(str, missing_sections("node1", network)))
+    assert missing == ["nftables, iptables of node1: no exec", "routes of node1: x"]
+
+
+def test_nodes_that_cannot_be_read_are_those_of_the_pods() -> None:
+    state = cluster([], pods=[pod("b"), pod("a"), pod("")])
+    assert known_nodes(state) == ["node1", "node2"]
+    without = dataclasses.replace(state, nodes={})
+    assert known_nodes(without) == ["a", "b"]
+    assert choose_node("rules", without, None) == "a"
+
+
+def pod(node: str) -> Pod:
+    return Pod(metadata=ObjectMeta(namespace="default", name=f"on-{node}"), spec=PodSpec(node_name=node))
 
 
 def test_watched_flows_are_plain_text_with_the_time_when_the_output_is_no_terminal(
@@ -112,8 +135,8 @@ def test_watched_flows_are_plain_text_with_the_time_when_the_output_is_no_termin
 ) -> None:
     looks = iter(("first\n", "second\n"))
 
-    async def look(*_: object, **__: object) -> str:
-        return next(looks)
+    async def look(*_: object, **__: object) -> tuple[str, bool]:
+        return next(looks), True
 
     pauses: list[float] = []
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from bridgehead.insight.findings import Finding, Severity, printable
+from bridgehead.insight.findings import Finding, Severity, grouped, printable
 
 from .diagnosis import Diagnosis
 
@@ -55,7 +55,7 @@ def _summary(diagnosis: Diagnosis) -> str:
     else:  # the findings are about all that somebody asked for
         lines = []
     lines += [f"service/{key} could not be looked at." for key in diagnosis.unknown]
-    lines += [f"Could not look at {printable(str(unseen))}" for unseen in diagnosis.unseen]
+    lines += [f"Could not look at {printable(str(unseen))}" for unseen in grouped(diagnosis.unseen)]
     return "".join(f"{line}\n" for line in lines)
 
 
