@@ -102,6 +102,7 @@ async def test_a_foreign_cluster_is_read_through_its_api() -> None:
         await check_rules(cluster)
         async with connection():
             await check_flows(cluster)
+            await check_trace(cluster)
         different = await cluster.run("diff-modes", "iptables", "nftables", "-o", "json")
         assert different.code == 0
         assert "addresses of node ports" not in {one["name"] for one in different.json["differences"]}
@@ -160,6 +161,14 @@ async def check_flows(cluster: ForeignCluster) -> None:
     assert "the connections of no node could be looked at" in failed.stdout
 
 
+async def check_trace(cluster: ForeignCluster) -> None:
+    found = await cluster.run("trace", "-n", NAMESPACE, "--from", "node/node1", "service/web")
+    assert "10.244.2.2:8080, pod shop/web-1 on node2" in found.stdout
+    assert "KUBE-SVC-" in found.stdout
+    assert "a connection was connected" in found.stdout  # by a program in the pod of node1's kube-proxy
+    assert "could not look at pod shop/web-1: " in found.stdout  # whose node cannot be entered
+
+
 async def check_record(cluster: ForeignCluster) -> None:
     file = cluster.directory / "file"
     found = await cluster.run("record", str(file), "--seconds", "0.1")
@@ -206,6 +215,9 @@ async def check_rights(cluster: ForeignCluster, user: str, missing: set[str], ex
     flows = await cluster.run("flows", "-o", "json", user=user)
     assert (flows.code, flows.json["services"]) == (1, [])
     assert "connections of node1: " in unseen(flows)
+    trace = await cluster.run("trace", "-n", NAMESPACE, "--from", "node/node1", "service/web", user=user)
+    assert trace.code == 1
+    assert "no connection was made" in trace.stdout or "nodes could not be read" in trace.stderr
     different = await cluster.run("diff-modes", "iptables", "nftables", "-o", "json", user=user)
     assert different.code == 0
     assert different.json["differences"]
