@@ -95,7 +95,7 @@ def test_what_may_not_be_read_is_named(server, tmp_path):
     done = run_bridgehead("record", path, "--seconds=0", f"--kubeconfig={kubeconfig}", timeout=DEADLINE)
 
     assert done.returncode == 0, done.stderr
-    unseen = [line for line in done.stdout.splitlines() if line.startswith("could not look at ")]
+    unseen = [line for line in done.stdout.splitlines() if line.startswith("Could not look at ")]
     assert any("services" in line and 'User "bob" may not list them' in line for line in unseen)
     assert read_recording(path).entries
     assert path.stat().st_mode & 0o777 == 0o600
