@@ -43,9 +43,11 @@ def name_step(
         evidence += [f"not asked: {why_not}", *(f"should be {_answer_line(answer, ())}" for answer in expected)]
     last = next(reversed(asked or expected), None)
     if last is None or not last.addresses:
-        reason = last.rcode if last is not None else "no name to ask for"
-        state = State.UNKNOWN if last is not None and last.rcode == UPSTREAM else State.FAILED
-        return Step(name=StepName.NAME, text=f"{name} has no address: {reason}", state=state, evidence=tuple(evidence))
+        if last is not None and last.rcode == UPSTREAM:
+            text = f"{name} is no name that is known here, and no DNS could be asked"
+            return Step(name=StepName.NAME, text=text, state=State.UNKNOWN, evidence=tuple(evidence))
+        text = f"{name} has no address: {last.rcode if last is not None else 'no name to ask for'}"
+        return Step(name=StepName.NAME, text=text, state=State.FAILED, evidence=tuple(evidence))
     if difference:
         evidence.append(difference)
     text = f"{name} is {', '.join(last.addresses[:8])}"

@@ -44,6 +44,8 @@ async def trace(client: ApiClient, namespaces: NetworkNamespaces, request: Reque
         step = StepName.NAME if answers else StepName.SERVICE
         if not answers:
             context.steps.append(Step(name=step, text=str(error), state=State.FAILED))
+        elif context.steps[-1].state is State.UNKNOWN:
+            return context.report(f"Not tried: {context.steps[-1].text}", works=None)
         return context.report(f"Dies at the step {step}: {error}", works=False)
     return await Connection(context, origin, destination).report()
 
