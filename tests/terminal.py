@@ -31,12 +31,14 @@ class Terminal:
         self._seconds = seconds
         self._terminal, other = pty.openpty()
         self._set_size(columns, rows)
+        # They would fix the size that a program assumes; pytest-xdist sets them.
+        kept = {key: value for key, value in env.items() if key not in ("COLUMNS", "LINES")}
         self.process = subprocess.Popen(
             [str(argument) for argument in argv],
             stdin=other,
             stdout=other,
             stderr=other,
-            env={**env, "TERM": "xterm-256color"},
+            env={**kept, "TERM": "xterm-256color"},
             start_new_session=True,
         )
         os.close(other)

@@ -428,9 +428,9 @@ def no_default_route(world: World) -> Iterator[None]:
 
 @broken("ServiceCidrRouted", f"node/{NODE}")
 def route_of_a_vpn(world: World) -> Iterator[None]:
-    world.node("ip route add 10.96.0.0/16 dev eth0")
+    world.node("ip link add vpn0 type bridge && ip link set vpn0 up && ip route add 10.96.0.0/16 dev vpn0")
     yield
-    world.node("ip route delete 10.96.0.0/16 dev eth0")
+    world.node("ip link delete vpn0")
 
 
 @broken("ClusterIPOnInterface")

@@ -41,13 +41,13 @@ def test_a_misspelled_mode_in_the_configuration_stops_no_proxy(lab: Lab) -> None
     try:
         configure(lab, "iptabels")  # waits for the rollout
         status = eventually(lambda: shown if (shown := lab.command("status").stdout).count("not iptabels") == 3 else "")
+        eventually(lambda: "ProxyModeUnavailable" in lab.kubectl("describe", "node", "node1").stdout)
     finally:
         configure(lab, "nftables")
     assert "node1, node2, node3: the service proxy warns: 'iptabels' is no proxy mode" in status
     assert 'did you mean "iptables"?; services are served in mode nftables' in status
-    described = lab.kubectl("describe", "node", "node1").stdout
-    assert "ProxyModeUnavailable" in described
     eventually(lambda: "not iptabels" not in lab.command("status").stdout)
+    eventually(lambda: "ProxyModeUnavailable" not in lab.kubectl("describe", "node", "node1").stdout)
 
 
 def test_a_conflict_of_a_service_is_reported_as_an_event(lab: Lab, ns: Namespace) -> None:

@@ -85,7 +85,7 @@ def test_a_recorded_rollout_is_replayed_in_another_lab(tmp_path: Path) -> None:
         recorded.stop()
 
     assert "States of nodes' kernels" in summary
-    assert "could not look at" not in summary
+    assert "Could not look at" not in summary
     assert "hidden-value" not in run("zcat", path).stdout
 
     replayed = Lab("replayed", tmp_path / "replayed")
