@@ -123,15 +123,9 @@ def expect_node(state: ClusterState, node: str, network: NetworkState | None = N
         settings=settings,
         table=table,
         problems={key: tuple(found) for key, found in problems.items() if found},
-        unread=frozenset(key for key in state.services if not _was_read(state, key)),
+        unread=frozenset(key for key in state.services if not state.has_read_slices(key)),
         config_problem=problem,
     )
-
-
-def _was_read(state: ClusterState, key: ObjectKey) -> bool:
-    if not state.has_seen("endpointslices"):
-        return False
-    return not state.namespace or key.namespace in (state.namespace, _CONFIG_MAP.namespace)
 
 
 def _read_config(state: ClusterState, mode: str) -> tuple[ProxyConfig, str]:

@@ -105,6 +105,9 @@ def test_services_whose_slices_were_not_read_are_named() -> None:
     other = service("web", "other", clusterIPs=["10.96.0.30"])
     found = expect_node(replace(cluster([WEB, other], [SLICE]), namespace="default"), "node1")
     assert found.unread == {other.key}
+    second = service("second", clusterIPs=["10.96.0.31"])
+    named = replace(cluster([WEB, second], [SLICE]), namespace="default", names=frozenset(("web",)))
+    assert expect_node(named, "node1").unread == {second.key}
     unseen = replace(cluster([WEB], []), unseen=(Unseen("endpointslices", "forbidden"),))
     assert expect_node(unseen, "node1").unread == {WEB.key}
 

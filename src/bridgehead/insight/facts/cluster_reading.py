@@ -38,13 +38,12 @@ from bridgehead.objects.meta import Object, ObjectKey
 from bridgehead.objects.progress import read_progress
 
 from . import old_slices
-from .cluster_state import OTHER_NAMESPACES, ClusterState, Json, by_key
+from .cluster_state import OTHER_NAMESPACES, SYSTEM, ClusterState, Json, by_key
 from .served_groups import is_served
 
 T = TypeVar("T", bound=Object)
 R = TypeVar("R")
 
-SYSTEM = "kube-system"
 SECONDS = 20.0  # for all requests together
 _KIND_SECONDS = 10.0  # for one request of one kind, so that one that hangs leaves the others
 _PAGE = 500  # objects of one answer, as kubectl has it
@@ -69,12 +68,15 @@ async def read_cluster(
     """
     reading = _Reading(client, namespace, services if len(services) <= _MOST_NAMED else (), seconds)
     found = await reading.read()
-    return ClusterState(now=time.time(), namespace=namespace, unseen=tuple(reading.unseen), **found)
+    return ClusterState(
+        now=time.time(), namespace=namespace, names=reading.names, unseen=tuple(reading.unseen), **found
+    )
 
 
 class _Reading:
     def __init__(self, client: ApiClient, namespace: str, names: Collection[str], seconds: float) -> None:
         self._client = client
+        self.names = frozenset(names)
         self._names = sorted(names)
         self._end = asyncio.get_running_loop().time() + seconds
         self._kind_seconds = min(_KIND_SECONDS, seconds)

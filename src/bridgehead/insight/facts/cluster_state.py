@@ -19,6 +19,7 @@ from bridgehead.objects.selectors import Selector
 
 Json = dict[str, Any]
 
+SYSTEM = "kube-system"
 OTHER_NAMESPACES = "other namespaces"
 
 
@@ -26,14 +27,16 @@ OTHER_NAMESPACES = "other namespaces"
 class ClusterState:
     """Objects of one moment. `now`: epoch seconds of the reading. `namespace`: "" if all namespaces were read.
 
-    Of one namespace, pods, EndpointSlices and other namespaced objects are of it and of kube-system; Services and
-    DaemonSets are of all. What could not be read is empty and in `unseen`, under the plural of its kind: ask `has_seen`
-    before concluding that something does not exist. Kinds without a type (NetworkPolicies, Ingresses, workloads, pools
-    of load-balancer addresses) are as the API sent them.
+    `names`: the Services of `namespace` whose EndpointSlices and Endpoints were read; empty: all. Of one namespace,
+    pods, EndpointSlices and other namespaced objects are of it and of kube-system; Services and DaemonSets are of all.
+    What could not be read is empty and in `unseen`, under the plural of its kind: ask `has_seen` before concluding that
+    something does not exist. Kinds without a type (NetworkPolicies, Ingresses, workloads, pools of load-balancer
+    addresses) are as the API sent them.
     """
 
     now: float
     namespace: str = ""
+    names: frozenset[str] = frozenset()
     domain: str = "cluster.local"
     services: Mapping[ObjectKey, Service] = field(default_factory=dict)
     slices: Sequence[EndpointSlice] = ()
@@ -60,6 +63,14 @@ class ClusterState:
         """
         parts = (plural, f"{plural} of {namespace}")
         return all(unseen.what not in parts for unseen in self.unseen)
+
+    def has_read_slices(self, key: ObjectKey) -> bool:
+        """Return whether the EndpointSlices of a Service were read: otherwise its endpoints are not known."""
+        if not self.has_seen("endpointslices"):
+            return False
+        if key.namespace == SYSTEM or not self.namespace:
+            return True
+        return key.namespace == self.namespace and (not self.names or key.name in self.names)
 
     @cached_property
     def _slices_by_service(self) -> Mapping[ObjectKey, Sequence[EndpointSlice]]:
