@@ -26,6 +26,9 @@ OWN_CONDITIONS = (
     *RESIZE_CONDITIONS,
 )
 
+# Others own these, but the kubelet adds them where they are missing: of static pods, of pods that it evicts.
+ADDED_CONDITIONS = ("PodScheduled", "DisruptionTarget")
+
 
 def status_patch(old: PodStatus, new: PodStatus) -> dict[str, object]:
     """Return the patch of `status` from `old` to `new`; empty if they are equal."""
@@ -66,8 +69,10 @@ def _conditions_patch(old: tuple[Condition, ...], new: tuple[Condition, ...]) ->
     before = {c.type: msgspec.to_builtins(c) for c in old}
     changed = []
     for condition in new:
-        if condition.type not in OWN_CONDITIONS and condition.type in before:
-            continue  # another client's: the scheduler's, a readiness gate's
+        if condition.type not in OWN_CONDITIONS and (
+            condition.type in before or condition.type not in ADDED_CONDITIONS
+        ):
+            continue  # another client's, such as a readiness gate's, which may have a later value by now
         after = msgspec.to_builtins(condition)
         previous = before.get(condition.type, {})
         if after != previous:

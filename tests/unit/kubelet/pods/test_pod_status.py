@@ -416,3 +416,12 @@ def test_a_status_has_the_resources_of_containers_that_ran():
     a, b = pod_status(pod(), view({"a": UP}, **resources), NOW).container_statuses
     assert (a.resources, a.allocated_resources) == (given, {"cpu": "3"})
     assert (b.resources, b.allocated_resources) == (None, None)
+
+
+def test_a_patch_has_no_condition_of_another_client() -> None:
+    """A readiness gate that was observed may have a later value by the time of the patch."""
+    gate, scheduled = Condition(type="example.com/gate", status="False"), Condition(type="PodScheduled", status="True")
+    new = PodStatus(conditions=(gate, scheduled))
+    patch: Any = status_patch(PodStatus(), new)
+    assert [each["type"] for each in patch["conditions"]] == ["PodScheduled"]
+    assert status_patch(PodStatus(conditions=(scheduled,)), new) == {}
