@@ -29,7 +29,7 @@ from bridgehead.lab.addressing import MAX_NODES, IpFamily
 from bridgehead.lab.directory_owner import check_owner, close_to_others
 from bridgehead.lab.errors import AlreadyRunning, LabError, NotRunning
 from bridgehead.lab.ids import IdMap, describe_missing_ids
-from bridgehead.lab.packages import POD_TOOLS, describe_missing_tools
+from bridgehead.lab.packages import describe_missing_tools
 from bridgehead.lab.plan import LabConfig, LabFiles
 
 from . import dashboard_process, logs_setup
@@ -125,7 +125,7 @@ def command(options: Options) -> None:
             if isinstance(error, KeyboardInterrupt):
                 raise typer.Exit(130) from None
             raise
-        lacks = [describe_missing_tools(_missing_tools()), describe_missing_ids(id_map)]
+        lacks = [describe_missing_tools(host.missing_pod_tools()), describe_missing_ids(id_map)]
         page = dashboard_process.start(files) if options.dashboard else ""
         screen = _closing_screen(config, again, time.monotonic() - began, options.detach, lacks, page)
         if options.detach:
@@ -244,10 +244,6 @@ def _print_progress(what: str) -> None:
     """Print a line to standard error, which is no terminal; without a reader (`2>&1 | head`) the lab starts, too."""
     with contextlib.suppress(OSError):
         os.write(2, f"waiting for {what}\n".encode())
-
-
-def _missing_tools() -> list[str]:
-    return [tool for tool in POD_TOOLS if host.find_system_program(tool) is None]
 
 
 def _closing_screen(

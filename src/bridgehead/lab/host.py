@@ -17,7 +17,7 @@ from bridgehead.network import syscalls
 
 from .addressing import API_PORT, IpFamily
 from .errors import LabError, Unsupported
-from .packages import how_to_install
+from .packages import POD_TOOLS, how_to_install
 from .plan import LabConfig
 
 # Three times what a lab writes until it is ready: keys, the store and its journal, logs.
@@ -208,6 +208,11 @@ def system_path() -> str:
 def find_system_program(name: str) -> str | None:
     """Return the path of a program of this machine, also one that only root's PATH has; None without one."""
     return shutil.which(name, path=system_path())
+
+
+def missing_pod_tools() -> list[str]:
+    """Return the `POD_TOOLS` that this machine lacks."""
+    return [tool for tool in POD_TOOLS if find_system_program(tool) is None]
 
 
 def extend_path() -> None:

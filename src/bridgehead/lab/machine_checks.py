@@ -19,7 +19,7 @@ from . import host, user_namespace
 from .addressing import API_PORT
 from .errors import LabError, Unsupported
 from .ids import describe_missing_ids
-from .packages import POD_TOOLS, describe_missing_tools, how_to_install
+from .packages import describe_missing_tools, how_to_install
 
 _SECONDS = 10
 _LEAST_FILES = 1024  # open files of a process; a lab of three nodes has some 400
@@ -136,7 +136,7 @@ def _examine_cgroups() -> Requirement:
 
 
 def _examine_programs() -> Iterator[Requirement]:
-    missing = [tool for tool in POD_TOOLS if _is_missing(tool)]
+    missing = host.missing_pod_tools()
     lack = f"missing: {', '.join(missing)}" if missing else ""
     yield Requirement("programs of stand-ins", lack, describe_missing_tools(missing))
     lack = "" if shutil.which("kubectl") else "`kubectl` is missing"

@@ -7,10 +7,10 @@ import secrets
 import socket
 import struct
 import time
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-_TYPE_A, _CLASS_IN, _RECURSION_DESIRED = 1, 1, 0x0100
-_RCODES: Final = ("NOERROR", "FORMERR", "SERVFAIL", "NXDOMAIN", "NOTIMP", "REFUSED")
+from bridgehead.dns.messages.wire import HEADER_SIZE, IN, RCODE_NAMES, RD, TYPES, encode_name
+
 _PORT = 53
 _PACKETS = 2  # a lost one is no verdict: resolvers send another one, too
 
@@ -26,9 +26,8 @@ class Query(NamedTuple):
 def ask(query: Query) -> str:
     """Return the response code of the answer; "" without one. Blocks."""
     number = secrets.randbelow(1 << 16)
-    labels = b"".join(bytes((len(label),)) + label for label in query.name.encode("ascii").split(b".")) + b"\0"
-    message = struct.pack("!6H", number, _RECURSION_DESIRED, 1, 0, 0, 0) + labels
-    message += struct.pack("!2H", _TYPE_A, _CLASS_IN)
+    message = struct.pack("!6H", number, RD << 8, 1, 0, 0, 0) + encode_name(query.name)
+    message += struct.pack("!2H", TYPES["A"], IN)
     family = socket.AF_INET6 if ":" in query.server else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as client:
         with contextlib.suppress(OSError):
@@ -40,7 +39,7 @@ def ask(query: Query) -> str:
                 while (left := deadline - time.monotonic()) > 0:
                     client.settimeout(left)
                     answer = client.recv(4096)
-                    if len(answer) >= 12 and answer[:2] == message[:2]:
+                    if len(answer) >= HEADER_SIZE and answer[:2] == message[:2]:
                         code = answer[3] & 0x0F
-                        return _RCODES[code] if code < len(_RCODES) else f"RCODE {code}"
+                        return RCODE_NAMES[code] if code < len(RCODE_NAMES) else f"RCODE {code}"
     return ""

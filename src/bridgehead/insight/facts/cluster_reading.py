@@ -77,7 +77,6 @@ class _Reading:
     def __init__(self, client: ApiClient, namespace: str, names: Collection[str], seconds: float) -> None:
         self._client = client
         self.names = frozenset(names)
-        self._names = sorted(names)
         self._end = asyncio.get_running_loop().time() + seconds
         self._kind_seconds = min(_KIND_SECONDS, seconds)
         self._has_answer = False
@@ -147,8 +146,8 @@ class _Reading:
         for namespace in self._namespaces:
             part = self._part(ENDPOINT_SLICES.plural, namespace)
             selectors = {}
-            if self._names and namespace != SYSTEM:
-                selectors["label_selector"] = f"{SERVICE_NAME_LABEL} in ({','.join(self._names)})"
+            if self.names and namespace != SYSTEM:
+                selectors["label_selector"] = f"{SERVICE_NAME_LABEL} in ({','.join(sorted(self.names))})"
             try:
                 found += await self._pages(ENDPOINT_SLICES, namespace, selectors)
             except NotFound as error:
@@ -159,7 +158,7 @@ class _Reading:
         return tuple(found)
 
     async def _endpoints(self) -> dict[ObjectKey, Endpoints]:
-        if not self._names:
+        if not self.names:
             return await self._typed(ENDPOINTS, self._namespaces, by_key)
         names = [name for name in self._namespaces if name != SYSTEM]
         found = await asyncio.gather(
@@ -167,14 +166,14 @@ class _Reading:
             *(
                 self._typed(ENDPOINTS, [namespace], by_key, field_selector=f"metadata.name={name}")
                 for namespace in names
-                for name in self._names
+                for name in sorted(self.names)
             ),
         )
         return {key: endpoints for each in found for key, endpoints in each.items()}
 
     async def _pods(self, services: Awaitable[Mapping[ObjectKey, Service]]) -> dict[ObjectKey, Pod]:
         """Read the pods; with names of Services, those of a large namespace only in part."""
-        if not self._names:
+        if not self.names:
             return await self._typed(PODS, self._namespaces, by_key)
         found: dict[ObjectKey, Pod] = {}
         for namespace in self._namespaces:
@@ -197,7 +196,7 @@ class _Reading:
         return found
 
     async def _selected_pods(self, namespace: str, services: Mapping[ObjectKey, Service]) -> dict[ObjectKey, Pod]:
-        wanted = [services.get(ObjectKey(namespace, name)) for name in self._names]
+        wanted = [services.get(ObjectKey(namespace, name)) for name in sorted(self.names)]
         selectors = {
             ",".join(f"{key}={value}" for key, value in each.spec.selector.items())
             for each in wanted

@@ -76,12 +76,12 @@ class Found:
         packets, size = counter or (None, None)
         entry = Entry(
             mechanism=mechanism,
-            container=_shown(container),
-            text=_shown(text),
-            meaning=_shown(meaning),
+            container=printable(container, LONGEST),
+            text=printable(text, LONGEST),
+            meaning=printable(meaning, LONGEST),
             mode=mode,
             frontend=frontend,
-            service=_shown(service),
+            service=printable(service, LONGEST),
             backend=join_host_port(*backend) if backend is not None else "",
             packets=packets,
             bytes=size,
@@ -89,11 +89,6 @@ class Found:
         self.entries.append(entry)
         if not explained:
             self.unexplained.append(entry)
-
-
-def _shown(text: str) -> str:
-    """Return the text, bounded and without control characters; nearly all are so already."""
-    return text if len(text) <= LONGEST and text.isprintable() else printable(text, LONGEST)
 
 
 def destination_text(key: FrontendKey) -> str:

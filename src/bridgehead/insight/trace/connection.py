@@ -20,6 +20,7 @@ from bridgehead.insight.rulesets.reading import read_rules
 from bridgehead.network.flow_lookup import FlowTuple, TrackedFlow, find_flow
 from bridgehead.network.flow_trace import Flow
 from bridgehead.network.ipvs_connections import find_connection
+from bridgehead.objects.addresses import join_host_port
 from bridgehead.proxy.frontends import FrontendKey
 
 from . import judgment, steps
@@ -33,7 +34,7 @@ from .policy import explain
 from .probing import Probe, ProbeResult, make_datagram, marker_of
 from .report import Report, Seen
 from .rule_texts import RuleTexts
-from .seen import Journey, endpoint, journey
+from .seen import Journey, journey
 from .target import OriginKind
 
 _MOST_WATCHED = 8  # nodes at which the connection is followed
@@ -143,7 +144,7 @@ class Connection:
         probe = seen.probe
         return msgspec.structs.replace(
             self._context.report(judgment.verdict(seen), works=does_work),
-            destination=endpoint(*seen.destination),
+            destination=join_host_port(*seen.destination),
             backends=backends,
             seen=None if probe is None else _seen(seen, probe),
         )
@@ -275,7 +276,7 @@ class Connection:
         if not candidates and seen.expectation.fate is Fate.UNTRANSLATED:
             candidates = [seen.destination]
         found = await asyncio.gather(*(self._listens_at(one) for one in candidates[:_MOST_PODS]))
-        return {endpoint(*one): is_so for one, is_so in zip(candidates, found, strict=False) if is_so is not None}
+        return {join_host_port(*one): is_so for one, is_so in zip(candidates, found, strict=False) if is_so is not None}
 
     async def _listens_at(self, address: tuple[str, int]) -> bool | None:
         """Return whether a process of the pod or node with this address listens on the port; None: not known."""
@@ -385,9 +386,9 @@ def _seen(seen: Observation, probe: ProbeResult) -> Seen:
     backend = seen.backend
     return Seen(
         outcome=probe.outcome,
-        source=endpoint(*probe.source) if probe.source[0] else "",
+        source=join_host_port(*probe.source) if probe.source[0] else "",
         milliseconds=probe.milliseconds,
-        backend=endpoint(*backend) if backend is not None else "",
+        backend=join_host_port(*backend) if backend is not None else "",
         pod=seen.pods.get(backend[0], "") if backend is not None else "",
         client=seen.client,
     )

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from bridgehead.network.flow_lookup import TrackedFlow
+from bridgehead.objects.addresses import join_host_port
 
 from .path import Choice, Expectation, Fate
 from .probing import Outcome, ProbeResult
-from .seen import Hop, Journey, PacketPath, endpoint
+from .seen import Hop, Journey, PacketPath
 
 _USERSPACE = "userspace"
 
@@ -95,7 +96,7 @@ class Observation:
 
     def named(self, address: tuple[str, int]) -> str:
         pod = self.pods.get(address[0])
-        return f"pod {pod} ({endpoint(*address)})" if pod else endpoint(*address)
+        return f"pod {pod} ({join_host_port(*address)})" if pod else join_host_port(*address)
 
 
 def works(seen: Observation) -> bool | None:
@@ -123,7 +124,7 @@ def find_death(seen: Observation) -> Death | None:
     if backend is not None:
         return _without_answer(seen, seen.probe, backend)
     if seen.probe.outcome is Outcome.UNREACHABLE:
-        return Death(StepName.ROUTE, f"the origin cannot send to {endpoint(*seen.destination)}: {seen.probe.why}")
+        return Death(StepName.ROUTE, f"the origin cannot send to {join_host_port(*seen.destination)}: {seen.probe.why}")
     if seen.expectation.fate in (Fate.REJECTED, Fate.DROPPED):
         return Death(
             StepName.RULES, f"{seen.node or 'the node'} {seen.expectation.fate} it: {seen.expectation.because}"
@@ -157,7 +158,7 @@ def _expected_death(seen: Observation) -> Death | None:
     expectation = seen.expectation
     if expectation.fate in (Fate.REJECTED, Fate.DROPPED):
         return Death(StepName.RULES, f"it should be {expectation.fate}: {expectation.because}")
-    known = [seen.listens.get(endpoint(one.backend.address, one.backend.port)) for one in expectation.choices]
+    known = [seen.listens.get(join_host_port(one.backend.address, one.backend.port)) for one in expectation.choices]
     if known and all(found is False for found in known):
         return Death(StepName.POD, "no backend has a process that listens on the port")
     return None
@@ -176,7 +177,7 @@ def _ended_by_rule(seen: Observation, at: Journey, packet: PacketPath, hop: Hop)
 def _without_answer(seen: Observation, probe: ProbeResult, backend: tuple[str, int]) -> Death | None:
     """Explain a connection that was translated, or needed no translation, and got no answer."""
     name = seen.named(backend)
-    is_listening = seen.listens.get(endpoint(*backend))
+    is_listening = seen.listens.get(join_host_port(*backend))
     if is_listening is False:
         return Death(StepName.POD, f"no process of {name} listens on {seen.protocol} port {backend[1]}")
     if probe.outcome is Outcome.REFUSED:
@@ -234,7 +235,7 @@ def _was_lost_before(seen: Observation) -> bool:
 def _choice_differences(seen: Observation, got: tuple[str, int]) -> Iterator[str]:
     choice = _choice(seen, got)
     if choice is None:
-        possible = ", ".join(endpoint(c.backend.address, c.backend.port) for c in seen.expectation.choices[:10])
+        possible = ", ".join(join_host_port(c.backend.address, c.backend.port) for c in seen.expectation.choices[:10])
         yield f"{seen.node} sent it to {seen.named(got)}, which is none of its backends: {possible}"
     elif seen.client and choice.client != seen.client:
         yield f"the backend should see {choice.client} as its client, but sees {seen.client}"

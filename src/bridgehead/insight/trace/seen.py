@@ -13,6 +13,7 @@ from collections.abc import Iterable
 import msgspec
 
 from bridgehead.network.flow_trace import TABLE_PREFIX, Header, TraceEvent
+from bridgehead.objects.addresses import join_host_port
 
 from .rule_texts import ChainName, RuleTexts
 
@@ -131,16 +132,12 @@ def _hop(event: TraceEvent, texts: RuleTexts) -> Hop:
 def translations(path: PacketPath) -> tuple[str, ...]:
     """Return the changes of a packet's addresses between its first and its last base chain, a text each."""
     first, last = path.first, path.last
-    found = []
-    if (first.destination, first.destination_port) != (last.destination, last.destination_port):
-        found.append(
-            f"destination {endpoint(first.destination, first.destination_port)} -> "
-            f"{endpoint(last.destination, last.destination_port)}"
-        )
-    if (first.source, first.source_port) != (last.source, last.source_port):
-        found.append(f"source {endpoint(first.source, first.source_port)} -> {endpoint(last.source, last.source_port)}")
-    return tuple(found)
-
-
-def endpoint(address: str, port: int) -> str:
-    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+    pairs = (
+        ("destination", (first.destination, first.destination_port), (last.destination, last.destination_port)),
+        ("source", (first.source, first.source_port), (last.source, last.source_port)),
+    )
+    return tuple(
+        f"{what} {join_host_port(*before)} -> {join_host_port(*after)}"
+        for what, before, after in pairs
+        if before != after
+    )

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from bridgehead.insight.rulesets.entries import Entry
 from bridgehead.kubelet.node.resolv_conf import Resolver
+from bridgehead.objects.addresses import join_host_port
 from bridgehead.proxy.frontends import Frontend
 
 from .judgment import Death, Observation, StepName
@@ -17,7 +18,7 @@ from .name_resolution import NOERROR, UPSTREAM, DnsAnswer, ndots_of
 from .path import Expectation, Fate
 from .probing import Outcome
 from .report import PossibleBackend, State, Step
-from .seen import Journey, PacketPath, endpoint, translations
+from .seen import Journey, PacketPath, translations
 
 _MOST_BACKENDS = 20
 _MOST_LINES = 40
@@ -72,7 +73,7 @@ def _answer_line(answer: DnsAnswer, expected: Sequence[DnsAnswer]) -> str:
 def service_step(
     destination: tuple[str, int], protocol: str, frontend: Frontend | None, note: str, because: str
 ) -> Step:
-    text = f"{endpoint(*destination)}/{protocol}"
+    text = f"{join_host_port(*destination)}/{protocol}"
     evidence = (f"the destination is {note}",) if note else ()
     if frontend is None:
         return Step(name=StepName.SERVICE, text=f"{text}: {because}", evidence=evidence)
@@ -109,7 +110,7 @@ def _entry_lines(entry: Entry) -> tuple[str, str]:
 def possible_backends(expectation: Expectation, pods: Mapping[str, str]) -> tuple[PossibleBackend, ...]:
     return tuple(
         PossibleBackend(
-            address=endpoint(one.backend.address, one.backend.port),
+            address=join_host_port(one.backend.address, one.backend.port),
             chance=round(one.chance, 4),
             client=one.client,
             pod=pods.get(one.backend.address, ""),
@@ -194,7 +195,7 @@ def connection_step(
     if probe is None or probe.outcome is Outcome.NOT_TRIED:
         text = f"no connection was made: {why_not or (probe.why if probe is not None else '')}"
         return Step(name=StepName.CONNECTION, text=text, state=State.UNKNOWN)
-    source = f" from {endpoint(*probe.source)}" if probe.source[0] else ""
+    source = f" from {join_host_port(*probe.source)}" if probe.source[0] else ""
     reason = f" ({probe.why})" if probe.why else ""
     verb = "" if probe.outcome is Outcome.TIMED_OUT else "was "
     text = f"a connection{source} {verb}{probe.outcome}{reason} after {probe.milliseconds:g} ms"
@@ -205,8 +206,8 @@ def connection_step(
         lines += _journey_lines(journey, interfaces.get(journey.node, {}))
     if seen.tracked is not None:
         answered = "answered" if seen.tracked.has_reply else "without a reply"
-        to, client = endpoint(*seen.tracked.reply_source), seen.tracked.reply_destination
-        line = f"connection tracking of {seen.node}: to {to}, whose replies go to {endpoint(*client)}; {answered}"
+        to, client = join_host_port(*seen.tracked.reply_source), seen.tracked.reply_destination
+        line = f"connection tracking of {seen.node}: to {to}, whose replies go to {join_host_port(*client)}; {answered}"
         lines.append(line if client[0] else f"IPVS of {seen.node}, without connection tracking: to {to}; {answered}")
     return Step(
         name=StepName.CONNECTION,
@@ -228,8 +229,8 @@ def _journey_lines(journey: Journey, interfaces: Mapping[int, str]) -> Iterator[
 def _packet_line(node: str, packet: PacketPath, interfaces: Mapping[int, str]) -> str:
     first = packet.first
     parts = [
-        f"{node}: {'reply' if packet.is_reply else 'packet'} {endpoint(first.source, first.source_port)} -> "
-        f"{endpoint(first.destination, first.destination_port)}"
+        f"{node}: {'reply' if packet.is_reply else 'packet'} {join_host_port(first.source, first.source_port)} -> "
+        f"{join_host_port(first.destination, first.destination_port)}"
     ]
     for text, index in zip(("in by", "out by"), packet.interfaces, strict=True):
         if index:
