@@ -30,10 +30,10 @@ from bridgehead.proxy.service_frontends import compile_service
 
 from .facts.cluster_state import ClusterState
 from .facts.network_state import NetworkState
+from .facts.system_objects import SYSTEM, is_proxy_pod
 
-_CONFIG_MAP = ObjectKey("kube-system", "kube-proxy")
+_CONFIG_MAP = ObjectKey(SYSTEM, "kube-proxy")
 _CONFIG_KEY = "config.conf"  # kubeadm's
-_PROXY_LABEL = ("k8s-app", "kube-proxy")
 _API_SERVICE = ObjectKey("default", "kubernetes")
 _IGNORED = {PROXY_NAME_LABEL, HEADLESS_LABEL}
 _FIRST_EPHEMERAL = 32768  # sockets at higher ports are of clients, mostly
@@ -165,8 +165,7 @@ def _pods_with_host_ports(state: ClusterState, node: str) -> Sequence[Pod]:
 
 
 def _maps_host_ports(pod: Pod) -> bool:
-    name, value = _PROXY_LABEL
-    if pod.metadata.namespace != _CONFIG_MAP.namespace or pod.metadata.labels.get(name) != value:
+    if not is_proxy_pod(pod):
         return False
     options = [option for each in pod.spec.containers for option in (*each.command, *each.args)]
     return any(option in ("--host-ports", "--host-ports=true") for option in options)

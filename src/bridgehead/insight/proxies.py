@@ -12,7 +12,7 @@ from bridgehead.objects.coordination import Lease
 from bridgehead.objects.core import Pod
 from bridgehead.objects.progress import Progress, read_progress
 
-LABEL = ("k8s-app", "kube-proxy")  # of the DaemonSet's pods, as kubeadm has it
+from .facts.system_objects import is_proxy_pod
 
 
 class ProxyState(NamedTuple):
@@ -35,7 +35,7 @@ def states_of_progress(
     running = {
         pod.spec.node_name: pod
         for pod in sorted(pods, key=lambda pod: not pod.is_terminating)  # the successor of a terminating pod counts
-        if pod.metadata.namespace == "kube-system" and pod.metadata.labels.get(LABEL[0]) == LABEL[1]
+        if is_proxy_pod(pod)
     }
     found = {}
     for node in nodes:

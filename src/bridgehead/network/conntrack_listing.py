@@ -120,6 +120,11 @@ def list_flows(most: int) -> tuple[list[FlowRecord], bool]:
     return found, False
 
 
+def parse_flow(family: int, attributes: bytes) -> FlowRecord | None:
+    """Return the flow of one message without its header; None if fields are missing, or for other protocols."""
+    return _Reader(family).read(memoryview(attributes))
+
+
 class _Reader:
     """Reads the messages of one family. Many flows have the same addresses, so their texts are kept."""
 

@@ -12,19 +12,18 @@ from typing import Final
 
 import msgspec
 
+from .conntrack import Endpoint
+from .conntrack_listing import parse_flow
 from .inet import PROTOCOLS, pack_address
-from .netlink_attributes import attribute, be16, nest, parse_attributes
+from .netlink_attributes import attribute, be16, nest
 from .netlink_socket import NETFILTER_HEADER, NetlinkSocket, Request, netfilter_header
 from .uapi import nfnetlink_conntrack as ct
 from .uapi.netlink import NETLINK_NETFILTER
-from .uapi.nf_conntrack_common import IPS_SEEN_REPLY
 from .uapi.nfnetlink import NFNL_SUBSYS_CTNETLINK
 
 _GET: Final = NFNL_SUBSYS_CTNETLINK << 8 | ct.IPCTNL_MSG_CT_GET
 _SOURCES: Final = {socket.AF_INET: ct.CTA_IP_V4_SRC, socket.AF_INET6: ct.CTA_IP_V6_SRC}
 _DESTINATIONS: Final = {socket.AF_INET: ct.CTA_IP_V4_DST, socket.AF_INET6: ct.CTA_IP_V6_DST}
-
-Endpoint = tuple[str, int]  # canonical address, port
 
 
 class FlowTuple(msgspec.Struct, frozen=True):
@@ -59,17 +58,7 @@ def find_flow(wanted: FlowTuple) -> TrackedFlow | None:
         answer = netlink.ask(request)
     if answer is None:
         return None
-    found = parse_attributes(answer[NETFILTER_HEADER.size :])
-    reply = parse_attributes(found.get(ct.CTA_TUPLE_REPLY, b""))
-    ips, numbers = (
-        parse_attributes(reply.get(ct.CTA_TUPLE_IP, b"")),
-        parse_attributes(reply.get(ct.CTA_TUPLE_PROTO, b"")),
-    )
-    kind = socket.AddressFamily(family)
-    if _SOURCES[kind] not in ips or _DESTINATIONS[kind] not in ips:
+    found = parse_flow(family, answer[NETFILTER_HEADER.size :])
+    if found is None:
         raise OSError(errno.EPROTO, "the kernel did not report the flow's addresses")
-    return TrackedFlow(
-        (socket.inet_ntop(kind, ips[_SOURCES[kind]]), int.from_bytes(numbers.get(ct.CTA_PROTO_SRC_PORT, b""))),
-        (socket.inet_ntop(kind, ips[_DESTINATIONS[kind]]), int.from_bytes(numbers.get(ct.CTA_PROTO_DST_PORT, b""))),
-        bool(int.from_bytes(found.get(ct.CTA_STATUS, b"")) & IPS_SEEN_REPLY),
-    )
+    return TrackedFlow(found.reply_source, found.reply_destination, not found.is_unreplied)

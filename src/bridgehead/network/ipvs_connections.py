@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from .flow_lookup import Endpoint, FlowTuple, TrackedFlow
+from .conntrack import Endpoint
+from .flow_lookup import FlowTuple, TrackedFlow
 
 _CONNECTIONS: Final = Path("/proc/net/ip_vs_conn")
 _UNANSWERED: Final = frozenset(("SYN_SENT", "SYN_RECV", "NONE", "INIT1"))  # of TCP and SCTP

@@ -16,12 +16,13 @@ import msgspec
 from bridgehead.client import ApiClient
 from bridgehead.insight.doctor.diagnosis import Diagnosis
 from bridgehead.insight.doctor.reading import examine
-from bridgehead.insight.doctor.subjects import DNS_KEY, Target
+from bridgehead.insight.doctor.subjects import Target
 from bridgehead.insight.expectations import Expectations, expect_node
 from bridgehead.insight.facts.cluster_reading import read_cluster
 from bridgehead.insight.facts.cluster_state import ClusterState
 from bridgehead.insight.facts.network_reading import read_network
 from bridgehead.insight.facts.network_state import RULES, NetworkState, Section
+from bridgehead.insight.facts.system_objects import DNS_SERVICE
 from bridgehead.insight.findings import printable
 from bridgehead.insight.live.cluster import LiveCluster
 from bridgehead.insight.live.rows import NodeRow, ServiceRow
@@ -240,7 +241,7 @@ class Questions:
 
     async def _ask_dns(self, name: str, state: ClusterState) -> DnsAnswer | None:
         """Ask the cluster's DNS for a name, from one of the nodes; None if no node can be entered."""
-        service = state.services.get(DNS_KEY)
+        service = state.services.get(DNS_SERVICE)
         server = service.spec.cluster_ip if service is not None else ""
         nodes = [row.key for row in self._rows(Table.NODES) if row.is_ready]
         if not nodes or server in ("", "None"):

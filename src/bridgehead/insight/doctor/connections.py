@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from bridgehead.insight.facts.network_state import Connection, Section
+from bridgehead.insight.facts.system_objects import SYSTEM
 from bridgehead.insight.findings import Finding, Severity
 from bridgehead.proxy.frontends import Frontend, FrontendKey
 from bridgehead.proxy.userspace.redirects import LISTENING
 
 from .kernels import NodeKernel
 from .proxies import proxy_pods
-from .subjects import SYSTEM, Facts, ServiceView, kubectl, names_of
+from .subjects import Facts, ServiceView, kubectl, names_of
 
 
 def check_connections(view: ServiceView, facts: Facts) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
+from bridgehead.insight.facts.system_objects import DNS_SERVICE
 from bridgehead.insight.findings import Finding, Severity, Unseen
 
 from . import (
@@ -35,7 +36,7 @@ from . import (
     slices,
 )
 from .catalogue import position_of
-from .subjects import DNS_KEY, Facts, ServiceView
+from .subjects import Facts, ServiceView
 
 ServiceCheck = Callable[[ServiceView, Facts], Iterator[Finding]]
 ClusterCheck = Callable[[Facts], Iterator[Finding]]
@@ -194,7 +195,7 @@ def needs_confirmation(diagnosis: Diagnosis) -> bool:
 
 def _of_service(view: ServiceView, facts: Facts) -> Iterator[Finding]:
     findings = [finding for check in SERVICE_CHECKS for finding in check(view, facts)]
-    if view.key == DNS_KEY:
+    if view.key == DNS_SERVICE:
         findings = list(_of_dns(findings))
     yield from findings
 

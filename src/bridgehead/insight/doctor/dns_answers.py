@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from bridgehead.insight.facts.system_objects import DNS_SERVICE, SYSTEM
 from bridgehead.insight.findings import Finding, Severity
 
-from .subjects import DNS_KEY, SYSTEM, DnsAnswer, Facts, kubectl, make_finding, names_of
+from .subjects import DnsAnswer, Facts, kubectl, make_finding, names_of
 
-_SUBJECT = f"service/{DNS_KEY}"
+_SUBJECT = f"service/{DNS_SERVICE}"
 _FAILING = ("SERVFAIL", "REFUSED", "FORMERR", "NOTIMP")
 
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from bridgehead.insight.expectations import Expectations, expect_node, service_of
 from bridgehead.insight.facts.cluster_state import OTHER_NAMESPACES, ClusterState
 from bridgehead.insight.facts.network_state import RULES, Interface, Listening, NetworkState, Route, Section
-from bridgehead.insight.proxies import LABEL
+from bridgehead.insight.facts.system_objects import SYSTEM, is_proxy_pod
 from bridgehead.insight.rulesets.comparison import Difference, compare
 from bridgehead.insight.rulesets.entries import NodeRules
 from bridgehead.insight.rulesets.reading import read_rules
@@ -22,7 +22,6 @@ from bridgehead.insight.rulesets.reading import read_rules
 from .filter_rules import Filters
 
 T = TypeVar("T")
-SYSTEM = "kube-system"
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -126,10 +125,8 @@ class NodeKernel:
     @cached_property
     def has_proxy(self) -> bool:
         """Whether the node's Services are programmed by this project's proxy or by kube-proxy."""
-        key, value = LABEL
         return self.name in self._cluster.progress or any(
-            pod.spec.node_name == self.name and pod.metadata.labels.get(key) == value
-            for pod in self._cluster.pods_in(SYSTEM)
+            pod.spec.node_name == self.name and is_proxy_pod(pod) for pod in self._cluster.pods_in(SYSTEM)
         )
 
     @cached_property

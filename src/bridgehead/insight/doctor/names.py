@@ -10,12 +10,13 @@ import ipaddress
 import re
 from collections.abc import Iterator
 
+from bridgehead.insight.facts.system_objects import DNS_SERVICE, SYSTEM
 from bridgehead.insight.findings import Finding, Severity
 from bridgehead.objects.address_holders import cluster_addresses
 from bridgehead.objects.core import Pod
 from bridgehead.objects.meta import ObjectKey
 
-from .subjects import DNS_KEY, SYSTEM, Facts, kubectl, make_finding, names_of
+from .subjects import Facts, kubectl, make_finding, names_of
 
 _COREFILE_KEY = ObjectKey(SYSTEM, "coredns")
 _MOST_SEARCHES, _MOST_SEARCH_CHARACTERS = 32, 2048  # Kubernetes' own limits since v1.28
@@ -23,7 +24,7 @@ _OWN_SEARCHES = 3  # NAMESPACE.svc.DOMAIN, svc.DOMAIN, DOMAIN
 _MOST_SERVERS = 3
 _HIGH_NDOTS = 5  # the default for pods
 
-_SUBJECT = f"service/{DNS_KEY}"
+_SUBJECT = f"service/{DNS_SERVICE}"
 
 
 def check_dns(facts: Facts) -> Iterator[Finding]:
@@ -35,11 +36,11 @@ def check_dns(facts: Facts) -> Iterator[Finding]:
     config = cluster.config_maps.get(_COREFILE_KEY)
     if config is None:
         return  # another DNS, about which nothing is known
-    if DNS_KEY not in cluster.services:
+    if DNS_SERVICE not in cluster.services:
         yield make_finding(
             "DnsServiceMissing",
             _SUBJECT,
-            f"There is no Service {DNS_KEY}: pods ask its cluster IP for every name.",
+            f"There is no Service {DNS_SERVICE}: pods ask its cluster IP for every name.",
             fix="create the Service again, with the cluster IP in the kubelets' clusterDNS",
             evidence=[f"ConfigMap {_COREFILE_KEY}: there"],
         )
@@ -57,7 +58,7 @@ def check_dns(facts: Facts) -> Iterator[Finding]:
 
 def _forwarding_loop(facts: Facts) -> Iterator[Finding]:
     cluster = facts.cluster
-    own = set(cluster_addresses(cluster.services[DNS_KEY])) if DNS_KEY in cluster.services else set()
+    own = set(cluster_addresses(cluster.services[DNS_SERVICE])) if DNS_SERVICE in cluster.services else set()
     config = cluster.config_maps.get(_COREFILE_KEY)
     fix = kubectl(SYSTEM, "edit", "configmap", "coredns")
     for tokens in _directives(config.data.get("Corefile", "")) if config is not None else ():
@@ -97,7 +98,7 @@ def check_pod_settings(facts: Facts) -> Iterator[Finding]:
     cluster = facts.cluster
     if not cluster.has_seen("pods"):
         return
-    own = set(cluster_addresses(cluster.services[DNS_KEY])) if DNS_KEY in cluster.services else set()
+    own = set(cluster_addresses(cluster.services[DNS_SERVICE])) if DNS_SERVICE in cluster.services else set()
     skipping: dict[str, list[Pod]] = {}
     cut: dict[str, list[Pod]] = {}
     high: dict[str, list[Pod]] = {}

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from bridgehead.controllers.endpoints.endpoint_pods import resolve_port
+from bridgehead.insight.facts.system_objects import DNS_SERVICE, SYSTEM
 from bridgehead.insight.findings import Finding, Severity
 from bridgehead.objects.core import Pod, ServicePort
 
 from .policy_rules import Policy, PolicyPeer, PolicyPort, PolicyRule, isolating, peer_matches, port_matches
-from .subjects import DNS_KEY, SYSTEM, Facts, ServiceView, kubectl, make_finding, names_of
+from .subjects import Facts, ServiceView, kubectl, make_finding, names_of
 
 
 def _severity(facts: Facts) -> Severity:
@@ -113,13 +114,13 @@ def check_dns_egress(facts: Facts) -> Iterator[Finding]:
     cluster, policies = facts.cluster, facts.policies
     if (
         not facts.has_seen_all("networkpolicies", "pods", "services", "namespaces", namespace=SYSTEM)
-        or DNS_KEY not in cluster.services
+        or DNS_SERVICE not in cluster.services
     ):
         return
-    servers = [pod for pod in cluster.selected_pods(cluster.services[DNS_KEY]) if pod.is_ready]
+    servers = [pod for pod in cluster.selected_pods(cluster.services[DNS_SERVICE]) if pod.is_ready]
     if not servers:
         return
-    port = next((each for each in cluster.services[DNS_KEY].spec.ports if each.protocol == "UDP"), None)
+    port = next((each for each in cluster.services[DNS_SERVICE].spec.ports if each.protocol == "UDP"), None)
     for namespace, own in sorted(policies.by_namespace.items()):
         if port is None or all(policy.egress is None for policy in own):
             continue

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from bridgehead.insight.facts.network_state import Interface, Listening, Route, Section
+from bridgehead.insight.facts.system_objects import DNS_SERVICE
 from bridgehead.insight.findings import Finding, Severity
 from bridgehead.objects.address_holders import cluster_addresses
 from bridgehead.objects.core import Pod
@@ -18,7 +19,7 @@ from bridgehead.proxy.userspace.redirects import LISTENING
 
 from .kernels import Address, Network, NodeKernel, address_of
 from .policies import networks_of
-from .subjects import DNS_KEY, Facts, ServiceView, make_finding, names_of
+from .subjects import Facts, ServiceView, make_finding, names_of
 
 _REFUSING = ("blackhole", "unreachable", "prohibit", "throw")
 _IPVS_INTERFACE = "kube-ipvs0"
@@ -394,7 +395,11 @@ def check_addresses(view: ServiceView, facts: Facts) -> Iterator[Finding]:
             interface = node.addresses.get(address)
             kind = node.interfaces[interface].kind if interface is not None else ""
             # A node-local DNS has the address of the cluster's DNS on purpose.
-            if interface is not None and interface != _IPVS_INTERFACE and not (kind == "dummy" and view.key == DNS_KEY):
+            if (
+                interface is not None
+                and interface != _IPVS_INTERFACE
+                and not (kind == "dummy" and view.key == DNS_SERVICE)
+            ):
                 yield view.finding(
                     "ClusterIPOnInterface",
                     f"Node {node.name} has the cluster IP {address} on {interface}: it is the address of a machine, "

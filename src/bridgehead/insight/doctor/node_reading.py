@@ -12,6 +12,7 @@ from bridgehead.client.errors import ClientError
 from bridgehead.client.pod_exec import exec_in_pod
 from bridgehead.insight.facts.network_reading import ALL, read_network
 from bridgehead.insight.facts.network_state import NetworkState, Section
+from bridgehead.insight.facts.system_objects import DNS_SERVICE
 from bridgehead.insight.findings import Unseen, printable
 from bridgehead.insight.network_namespaces import NetworkNamespace, NetworkNamespaces, NotEntered
 from bridgehead.insight.remote_namespaces import running_container
@@ -19,7 +20,7 @@ from bridgehead.objects.core import Pod
 from bridgehead.objects.kinds import NODES, SERVICES
 
 from .dns_query import Query, ask
-from .subjects import DNS_KEY, DnsAnswer, Facts, Resolver, mapping
+from .subjects import DnsAnswer, Facts, Resolver, mapping
 
 MOST_NODES: Final = 16  # whose kernels are read
 MOST_CLIENTS: Final = 4  # nodes that ask the DNS
@@ -51,7 +52,7 @@ async def read_nodes(client: ApiClient, namespaces: NetworkNamespaces) -> NodesS
         async with asyncio.timeout(_ALL_SECONDS):
             nodes = sorted(node.metadata.name for node in (await client.list(NODES)).items if node.is_ready)
             with contextlib.suppress(ClientError):
-                reading.dns = (await client.get(SERVICES, DNS_KEY.name, DNS_KEY.namespace)).spec.cluster_ip
+                reading.dns = (await client.get(SERVICES, DNS_SERVICE.name, DNS_SERVICE.namespace)).spec.cluster_ip
     except (ClientError, TimeoutError) as error:
         why = printable(str(error)) or f"no answer within {_ALL_SECONDS:g} s"
         return NodesSeen({}, (), {}, (Unseen("the kernels of nodes", why),))

@@ -9,13 +9,14 @@ from collections.abc import Iterator, Sequence
 
 from bridgehead.insight.expectations import service_of
 from bridgehead.insight.facts.network_state import Section
+from bridgehead.insight.facts.system_objects import SYSTEM
 from bridgehead.insight.findings import Finding, Severity
 from bridgehead.insight.rulesets.comparison import Difference, Kind, rules_mode
 from bridgehead.insight.rulesets.entries import Mechanism, RulesMode
 
 from .kernels import NodeKernel
 from .proxies import proxy_pods
-from .subjects import SYSTEM, Facts, ServiceView, kubectl, make_finding, names_of
+from .subjects import Facts, ServiceView, kubectl, make_finding, names_of
 
 _OF_IPVS = (Kind.VIRTUAL_SERVER, Kind.SET_ELEMENT)
 _MISSING = (Kind.MISSING_FRONTEND, Kind.MISSING_BACKEND, Kind.OTHER_VERDICT, Kind.CHAIN, *_OF_IPVS)

@@ -8,13 +8,14 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping
 
+from bridgehead.insight.facts.system_objects import SYSTEM, is_proxy_pod
 from bridgehead.insight.findings import Finding, Severity
-from bridgehead.insight.proxies import LABEL, ProxyState, states_of_progress
+from bridgehead.insight.proxies import ProxyState, states_of_progress
 from bridgehead.objects.core import Node, Pod
 from bridgehead.objects.meta import version_number
 from bridgehead.objects.progress import LEASE_SECONDS, Progress
 
-from .subjects import SYSTEM, Facts, ServiceView, kubectl, make_finding, names_of
+from .subjects import Facts, ServiceView, kubectl, make_finding, names_of
 
 _MISSING_PROGRAM = (
     "install the package",
@@ -143,10 +144,7 @@ def _needs_proxy(node: Node) -> bool:
 
 def proxy_pods(facts: Facts) -> Mapping[str, Pod]:
     """Return the pods of the proxy by node; the successor of a terminating pod counts."""
-    key, value = LABEL
-    pods = [
-        pod for pod in facts.cluster.pods_in(SYSTEM) if pod.metadata.labels.get(key) == value and pod.spec.node_name
-    ]
+    pods = [pod for pod in facts.cluster.pods_in(SYSTEM) if is_proxy_pod(pod) and pod.spec.node_name]
     return {pod.spec.node_name: pod for pod in sorted(pods, key=lambda pod: not pod.is_terminating)}
 
 

@@ -16,6 +16,7 @@ from bridgehead.client.tls import client_context
 from bridgehead.insight.facts.cluster_reading import read_cluster
 from bridgehead.insight.facts.network_reading import read_network
 from bridgehead.insight.facts.network_state import NetworkState, Section
+from bridgehead.insight.facts.system_objects import SYSTEM
 from bridgehead.insight.findings import Unseen, printable
 from bridgehead.insight.network_namespaces import NetworkNamespaces, NotEntered
 from bridgehead.objects.core import Pod
@@ -24,7 +25,7 @@ from bridgehead.objects.meta import ObjectKey
 from .catalogue import family_of
 from .diagnosis import Diagnosis, confirmed, diagnose, needs_confirmation
 from .node_reading import NodesSeen, ask_from_pod, read_nodes, read_resolvers
-from .subjects import SYSTEM, CertificateEnd, Facts, ServiceView, Target
+from .subjects import CertificateEnd, Facts, ServiceView, Target
 
 MOST_PODS: Final = 50  # whose listeners are read, of the whole cluster
 _MOST_PODS_OF_TARGET: Final = 10

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from bridgehead.controllers.endpoints.endpoint_pods import is_headless, pod_ips
 from bridgehead.insight.facts.cluster_state import ClusterState, Json
 from bridgehead.insight.facts.network_state import NetworkState
+from bridgehead.insight.facts.system_objects import DNS_SERVICE, SYSTEM
 from bridgehead.insight.findings import Finding, Severity, Unseen, printable
 from bridgehead.objects.address_holders import cluster_addresses, published_addresses
 from bridgehead.objects.core import Event, Node, Pod, Service
@@ -23,9 +24,6 @@ from bridgehead.objects.times import parse_time
 
 from .kernels import NodeKernel, read_kernels
 from .policy_rules import PolicyIndex
-
-SYSTEM = "kube-system"
-DNS_KEY = ObjectKey(SYSTEM, "kube-dns")
 
 _MOST_EVIDENCE = 8  # lines of one finding
 _LONGEST_FIX = 1000  # characters
@@ -104,10 +102,10 @@ class Facts:
         """The Services to examine: those that were asked for, and always the DNS; or all whose objects were read."""
         services = self.cluster.services
         if self.targets:
-            keys = [target.key for target in self.targets] + [DNS_KEY]
+            keys = [target.key for target in self.targets] + [DNS_SERVICE]
         else:
             namespace = self.cluster.namespace
-            keys = [key for key in services if not namespace or key.namespace == namespace or key == DNS_KEY]
+            keys = [key for key in services if not namespace or key.namespace == namespace or key == DNS_SERVICE]
         return {key: ServiceView(services[key], self) for key in keys if key in services}
 
     @cached_property
@@ -132,7 +130,7 @@ class Facts:
     @cached_property
     def dns_addresses(self) -> set[str]:
         """The cluster IPs of the cluster's DNS."""
-        service = self.cluster.services.get(DNS_KEY)
+        service = self.cluster.services.get(DNS_SERVICE)
         return set(cluster_addresses(service)) if service is not None else set()
 
     @cached_property

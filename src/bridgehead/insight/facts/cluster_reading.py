@@ -38,8 +38,9 @@ from bridgehead.objects.meta import Object, ObjectKey
 from bridgehead.objects.progress import read_progress
 
 from . import old_slices
-from .cluster_state import OTHER_NAMESPACES, SYSTEM, ClusterState, Json, by_key
+from .cluster_state import OTHER_NAMESPACES, ClusterState, Json, by_key
 from .served_groups import is_served
+from .system_objects import SYSTEM
 
 T = TypeVar("T", bound=Object)
 R = TypeVar("R")

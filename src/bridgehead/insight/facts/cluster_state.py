@@ -17,9 +17,10 @@ from bridgehead.objects.meta import ObjectKey
 from bridgehead.objects.progress import Progress
 from bridgehead.objects.selectors import Selector
 
+from .system_objects import SYSTEM
+
 Json = dict[str, Any]
 
-SYSTEM = "kube-system"
 OTHER_NAMESPACES = "other namespaces"
 
 

@@ -14,6 +14,7 @@ from urllib.parse import quote
 from bridgehead.client import ApiClient
 from bridgehead.client.errors import ApiError, ClientError
 from bridgehead.client.port_forward import get_by_port_forward
+from bridgehead.insight.facts.system_objects import DNS_LABEL, PROXY_LABEL
 from bridgehead.insight.findings import printable
 from bridgehead.objects.core import Pod
 
@@ -30,8 +31,7 @@ _MOST_AT_ONCE = 8
 _MOST_TARGETS = 64  # of one table: the first ones by name
 _LARGEST_SHARE = 0.05  # of the time: a page that takes long is read less often
 
-_PROXIES, _PROXY_PORT = ("k8s-app", "kube-proxy"), 10249
-_DNS, _DNS_PORT = ("k8s-app", "kube-dns"), 9153
+_PROXY_PORT, _DNS_PORT = 10249, 9153
 
 Rows = Mapping[Table, Mapping[str, Row]]
 
@@ -139,7 +139,7 @@ class Scraper:
         if table is Table.API:
             return {"": Target("", API_RULES, None)}
         label, rules, port = (
-            (_DNS, DNS_RULES, _DNS_PORT) if table is Table.DNS else (_PROXIES, PROXY_RULES, _PROXY_PORT)
+            (DNS_LABEL, DNS_RULES, _DNS_PORT) if table is Table.DNS else (PROXY_LABEL, PROXY_RULES, _PROXY_PORT)
         )
         found = {}
         for pod in self._pods():

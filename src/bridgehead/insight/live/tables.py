@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 
 from bridgehead.client import Informer
+from bridgehead.insight.facts.system_objects import is_proxy_pod
 from bridgehead.insight.proxies import proxy_states
 from bridgehead.objects.coordination import Lease
 from bridgehead.objects.core import Event, Node, Pod, Service
@@ -26,19 +27,14 @@ MOST_EVENTS = 1000  # rows of Events, the latest ones
 _MOST_ROWS = 2000  # that are computed without a pause
 
 _BY_SERVICE, _BY_LABEL, _BY_NODE, _PROXIES = "service", "label", "node", "proxies"
-_PROXY_LABEL = ("k8s-app", "kube-proxy")
 
 
 def _label_keys(pod: Pod) -> Iterable[str]:
     return [f"{pod.metadata.namespace}/{key}={value}" for key, value in pod.metadata.labels.items()]
 
 
-def _is_proxy(pod: Pod) -> bool:
-    return pod.metadata.namespace == "kube-system" and pod.metadata.labels.get(_PROXY_LABEL[0]) == _PROXY_LABEL[1]
-
-
 def _proxy_keys(pod: Pod) -> Iterable[str]:
-    return (pod.spec.node_name,) if _is_proxy(pod) else ()
+    return (pod.spec.node_name,) if is_proxy_pod(pod) else ()
 
 
 def _state_of_proxy(progress: Progress | None) -> object:
@@ -116,7 +112,7 @@ class ObjectTables:
             self._pods_of_nodes[before] -= 1
             self._pods_of_nodes[after] += 1
             self._mark(Table.NODES, ObjectKey("", before), ObjectKey("", after))
-        elif new is not None and _is_proxy(new):
+        elif new is not None and is_proxy_pod(new):
             self._mark(Table.NODES, ObjectKey("", after))
         if old is None or new is None or old.metadata.labels != new.metadata.labels:
             self._mark(Table.SERVICES, *self._unmatched.get(key.namespace, ()))

@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import msgspec
 
 from bridgehead.controllers.endpoints import endpointslice_controller
+from bridgehead.insight.facts.system_objects import SYSTEM
 from bridgehead.objects.core import Service
 from bridgehead.objects.endpoint_slices import MANAGED_BY_LABEL, SERVICE_NAME_LABEL, EndpointSlice
 from bridgehead.objects.kinds import ENDPOINT_SLICES, NODES, PODS, SERVICE_CIDRS, SERVICES, Kind
@@ -42,8 +43,6 @@ from .stand_ins import Holders, Numbered, StandIn, choose_stand_ins, is_recorded
 T = TypeVar("T", bound=Object)
 
 MOST_OBJECTS = 20_000  # of one moment: more make no lab
-
-_SYSTEM = "kube-system"
 
 
 class NetworkPolicy(Object, frozen=True, kw_only=True):
@@ -233,7 +232,7 @@ class _Rebuilder:
         service = ObjectKey(namespace, name if kind is SERVICES else labels.get(SERVICE_NAME_LABEL, ""))
         if kind in (SERVICES, ENDPOINT_SLICES) and service in self._existing:
             return None
-        if namespace == _SYSTEM and kind not in (SERVICES, ENDPOINT_SLICES):
+        if namespace == SYSTEM and kind not in (SERVICES, ENDPOINT_SLICES):
             return None
         if kind is NODES:
             if name not in self._nodes or entry.change == "deleted":

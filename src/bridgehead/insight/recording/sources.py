@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from bridgehead.insight.facts.system_objects import SYSTEM
 from bridgehead.objects import progress
 
 
@@ -32,8 +33,6 @@ class Source(NamedTuple):
         return f"{root}/namespaces/{namespace}/{self.plural}" if namespace else f"{root}/{self.plural}"
 
 
-_SYSTEM = "kube-system"
-
 SOURCES = (
     Source("v1", "Namespace", "namespaces", is_namespaced=False),
     Source("v1", "Node", "nodes", is_namespaced=False),
@@ -49,7 +48,7 @@ SOURCES = (
     Source("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies", is_optional=True),
     Source("networking.k8s.io/v1", "Ingress", "ingresses", is_optional=True),
     Source("v1", "Event", "events"),
-    Source("v1", "ConfigMap", "configmaps", namespace=_SYSTEM, names=("coredns", "kube-proxy")),
+    Source("v1", "ConfigMap", "configmaps", namespace=SYSTEM, names=("coredns", "kube-proxy")),
     Source("coordination.k8s.io/v1", "Lease", "leases", namespace=progress.NAMESPACE, label_selector=progress.SELECTOR),
     Source("metallb.io/v1beta1", "IPAddressPool", "ipaddresspools", is_optional=True),
     Source("network.kubesphere.io/v1alpha2", "Eip", "eips", is_namespaced=False, is_optional=True),

@@ -14,6 +14,7 @@ import ipaddress
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from bridgehead.insight.facts.system_objects import SYSTEM
 from bridgehead.objects.core import Pod
 from bridgehead.objects.meta import ObjectKey
 
@@ -32,7 +33,6 @@ from .replayed_objects import (
 READY_GATE = "bridgehead/recorded-ready"
 ADDRESSES_ANNOTATION = "bridgehead/recorded-addresses"
 
-_SYSTEM = "kube-system"  # the lab's own workloads would adopt its pods
 _IMAGE = "registry.k8s.io/e2e-test-images/agnhost:2.53"
 _SERVED = {"TCP": "SERVE_PORT_", "UDP": "SERVE_UDP_PORT_"}  # variables of agnhost's porter
 _MOST_PORTS = 50
@@ -95,8 +95,9 @@ def choose_stand_ins(entries: Iterable[Numbered], nodes: Mapping[str, str], most
         if not life.addresses:
             continue
         ends = {key: number for key, number in ends.items() if number > begin}
-        if life.node not in nodes or life.key.namespace == _SYSTEM or len(ends) >= most:
-            left_out += life.key.namespace != _SYSTEM
+        # In kube-system, the lab's own workloads would adopt the pods.
+        if life.node not in nodes or life.key.namespace == SYSTEM or len(ends) >= most:
+            left_out += life.key.namespace != SYSTEM
             continue
         ends[life.key] = end if _is_end(last) else 1 << 62
         is_host_network = as_map(life.entries[0][1].object.get("spec")).get("hostNetwork") is True

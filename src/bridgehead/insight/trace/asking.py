@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from bridgehead.insight.facts.cluster_state import ClusterState
+from bridgehead.insight.facts.system_objects import DNS_SERVICE
 from bridgehead.insight.network_namespaces import NetworkNamespace, NotEntered
 from bridgehead.kubelet.node.resolv_conf import Resolver, parse_resolver
 from bridgehead.objects.core import Pod
-from bridgehead.objects.meta import ObjectKey
 
 from .dns_queries import Questions, ask_names
 from .following import CALL_SECONDS, PROGRAM_SECONDS, only_programs
 from .name_resolution import DnsAnswer, candidate_names, expected_resolver
 from .program_probes import NO_SUCH_PROGRAM, question_commands, read_answer
 
-_DNS_SERVICE = ObjectKey("kube-system", "kube-dns")
 _MOST_RESOLVER_BYTES = 65536
 
 
@@ -32,7 +31,7 @@ async def find_resolver(origin: NetworkNamespace | None, pod: Pod | None, state:
     found = expected_resolver(pod, state, Resolver())
     if found.nameservers:
         return found
-    service = state.services.get(_DNS_SERVICE)
+    service = state.services.get(DNS_SERVICE)
     servers = (service.spec.cluster_ip,) if service is not None and service.spec.cluster_ip else ()
     return Resolver(nameservers=servers, searches=found.searches, options=found.options)
 

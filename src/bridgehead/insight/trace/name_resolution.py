@@ -15,6 +15,7 @@ import msgspec
 from bridgehead.dns.messages.domain_names import is_name, is_within
 from bridgehead.dns.zone.specification import address_of_pod_label, extra_records, service_records
 from bridgehead.insight.facts.cluster_state import ClusterState
+from bridgehead.insight.facts.system_objects import DNS_SERVICE
 from bridgehead.kubelet.containers.dns_policy import pod_resolver
 from bridgehead.kubelet.node.resolv_conf import Resolver
 from bridgehead.objects.core import Pod
@@ -24,7 +25,6 @@ NOERROR, NXDOMAIN = "NOERROR", "NXDOMAIN"
 UPSTREAM = "UPSTREAM"  # in place of a response code: the name is not the cluster's, so nothing is expected
 FAMILIES = {"A": 4, "AAAA": 6}
 
-_DNS_SERVICE = ObjectKey("kube-system", "kube-dns")
 _DEFAULT_NDOTS = 1
 _MOST_NDOTS = 15  # resolv.conf(5)
 _MOST_ALIASES = 8
@@ -54,7 +54,7 @@ class DnsAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 def expected_resolver(pod: Pod | None, state: ClusterState, node: Resolver) -> Resolver:
     """Return the resolver of a pod, or of a node (None), as its kubelet writes it."""
-    service = state.services.get(_DNS_SERVICE)
+    service = state.services.get(DNS_SERVICE)
     if pod is None:
         return node
     addresses = service.spec.cluster_ips or (service.spec.cluster_ip,) if service is not None else ()
