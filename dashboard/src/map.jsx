@@ -6,7 +6,7 @@
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { lookAt, onFlows, subscribe, useStore } from "./feed.js";
 import { number, t } from "./text.js";
-import { Mark, Name, VirtualList, isDone, nodeLink, podLink, serviceLink } from "./parts.jsx";
+import { Mark, Name, VirtualList, isDone, nodeLink, podLink, serviceLink, useMeasured } from "./parts.jsx";
 import { Filter, Totals, matching } from "./services.jsx";
 
 const ROW = 34;
@@ -157,15 +157,8 @@ export function MapView() {
 }
 
 function NodeBox({ name, pods, cell, node, store }) {
-  const [width, setWidth] = useState(300);
   const box = useRef(null);
-  useLayoutEffect(() => {
-    const measure = () => box.current && setWidth(box.current.clientWidth);
-    measure();
-    const observer = new ResizeObserver(measure);
-    observer.observe(box.current);
-    return () => observer.disconnect();
-  }, []);
+  const width = useMeasured(box, "clientWidth", 300);
   const columns = Math.max(1, Math.floor(width / (cell + 2)));
   const rows = Math.max(1, Math.ceil(pods.length / columns));
   const open = (event) => {

@@ -50,20 +50,26 @@ export const serviceLink = (key) => `#/services/${key.split("/").map(encodeURICo
 export const nodeLink = (name) => `#/nodes/${encodeURIComponent(name)}`;
 export const podLink = (key) => `#/pods/${key.split("/").map(encodeURIComponent).join("/")}`;
 
+// A measure of an element (clientWidth, clientHeight), now and whenever its size changes; `first` before it is drawn.
+export function useMeasured(box, measure, first) {
+  const [value, setValue] = useState(first);
+  useLayoutEffect(() => {
+    const update = () => box.current && setValue(box.current[measure]);
+    update();
+    const observer = new ResizeObserver(update);
+    observer.observe(box.current);
+    return () => observer.disconnect();
+  }, []);
+  return value;
+}
+
 // A list of rows of one height, of which only those in view exist. Arrow keys select a row, Enter opens it.
 export function VirtualList({ keys, height, row, label, onOpen, onSelect, onView, empty, most, selected: wanted, class: name = "" }) {
   const box = useRef(null);
   const prefix = useId();
   const [top, setTop] = useState(0);
-  const [size, setSize] = useState(600);
+  const size = useMeasured(box, "clientHeight", 600);
   const [active, setActive] = useState(wanted || "");
-  useLayoutEffect(() => {
-    const measure = () => box.current && setSize(box.current.clientHeight);
-    measure();
-    const observer = new ResizeObserver(measure);
-    observer.observe(box.current);
-    return () => observer.disconnect();
-  }, []);
   const first = Math.max(0, Math.floor(top / height) - 4);
   const last = Math.min(keys.length, Math.ceil((top + size) / height) + 4);
   const shown = keys.slice(first, last);

@@ -91,11 +91,10 @@ async def _look(
     """Return the flows as text, and whether the connections of any node could be read."""
     from bridgehead.insight.expectations import expect_node
     from bridgehead.insight.facts.cluster_reading import read_cluster
-    from bridgehead.insight.facts.network_reading import read_network
-    from bridgehead.insight.facts.network_state import NetworkState, Section
+    from bridgehead.insight.facts.network_reading import read_node
+    from bridgehead.insight.facts.network_state import Section
     from bridgehead.insight.findings import Unseen
     from bridgehead.insight.flows import find_flows, service_as_json
-    from bridgehead.insight.network_namespaces import NotEntered
     from bridgehead.objects.meta import ObjectKey
 
     from .node_choice import choose_node, chosen_services, known_nodes, missing_sections, require_service
@@ -105,13 +104,8 @@ async def _look(
         require_service("flows", state, ObjectKey(namespace, service))
     nodes = [choose_node("flows", state, node)] if node is not None else known_nodes(state)
 
-    async def read(name: str) -> NetworkState:
-        try:
-            return await read_network(await namespaces.node(name), (Section.CONNECTIONS,))
-        except NotEntered as error:
-            return NetworkState(unseen={Section.CONNECTIONS: str(error)})
-
-    networks = dict(zip(nodes, await asyncio.gather(*map(read, nodes)), strict=True))
+    reads = (read_node(namespaces, name, (Section.CONNECTIONS,)) for name in nodes)
+    networks = dict(zip(nodes, await asyncio.gather(*reads), strict=True))
     expected = {name: expect_node(state, name) for name in nodes}
     unseen = [*state.unseen]
     for name, network in networks.items():

@@ -75,9 +75,8 @@ async def _show(
 ) -> None:
     from bridgehead.insight.expectations import expect_node
     from bridgehead.insight.facts.cluster_reading import read_cluster
-    from bridgehead.insight.facts.network_reading import read_network
-    from bridgehead.insight.facts.network_state import RULES, NetworkState, Section
-    from bridgehead.insight.network_namespaces import NotEntered
+    from bridgehead.insight.facts.network_reading import read_node
+    from bridgehead.insight.facts.network_state import RULES, Section
     from bridgehead.insight.rulesets.reading import read_rules
     from bridgehead.objects.meta import ObjectKey
 
@@ -89,10 +88,7 @@ async def _show(
         if service:
             require_service("rules", state, ObjectKey(namespace, service))
         sections = (*RULES, Section.LISTENERS, Section.INTERFACES, Section.ROUTES)
-        try:
-            network = await read_network(await namespaces.node(node), sections)
-        except NotEntered as error:
-            network = NetworkState(unseen=dict.fromkeys(sections, str(error)))
+        network = await read_node(namespaces, node, sections)
     shown = f"{namespace}/{service}" if service else ""
     expected = expect_node(state, node, network)
     unseen = [*state.unseen, *missing_sections(node, network)]

@@ -20,7 +20,7 @@ from bridgehead.insight.doctor.subjects import Target
 from bridgehead.insight.expectations import Expectations, expect_node
 from bridgehead.insight.facts.cluster_reading import read_cluster
 from bridgehead.insight.facts.cluster_state import ClusterState
-from bridgehead.insight.facts.network_reading import read_network
+from bridgehead.insight.facts.network_reading import read_node
 from bridgehead.insight.facts.network_state import RULES, NetworkState, Section
 from bridgehead.insight.facts.system_objects import DNS_SERVICE
 from bridgehead.insight.findings import printable
@@ -233,11 +233,7 @@ class Questions:
         return await self._clusters.get(namespace, lambda: read_cluster(self._client, namespace))
 
     async def _read_connections(self, node: str) -> NetworkState:
-        try:
-            namespace = await self._namespaces.node(node)
-        except NotEntered as error:
-            return NetworkState(unseen={Section.CONNECTIONS: str(error)})
-        return await read_network(namespace, (Section.CONNECTIONS,), seconds=10)
+        return await read_node(self._namespaces, node, (Section.CONNECTIONS,), seconds=10)
 
     async def _ask_dns(self, name: str, state: ClusterState) -> DnsAnswer | None:
         """Ask the cluster's DNS for a name, from one of the nodes; None if no node can be entered."""
@@ -254,12 +250,7 @@ class Questions:
         return answers.answers[0] if answers.answers else None
 
     async def _read_kernel(self, node: str) -> NetworkState:
-        sections = (*RULES, Section.LISTENERS, Section.ROUTES)
-        try:
-            namespace = await self._namespaces.node(node)
-        except NotEntered as error:
-            return NetworkState(unseen=dict.fromkeys(sections, str(error)))
-        return await read_network(namespace, sections, seconds=15)
+        return await read_node(self._namespaces, node, (*RULES, Section.LISTENERS, Section.ROUTES), seconds=15)
 
     async def _read_rules(self, node: str, namespace: str) -> tuple[Expectations, NodeRules, str]:
         """Return what a node should have, what its kernel has, and why that is unknown ("" if it is known)."""

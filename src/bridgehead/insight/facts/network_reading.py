@@ -7,13 +7,24 @@ from collections.abc import Collection
 
 import msgspec
 
-from bridgehead.insight.network_namespaces import NetworkNamespace, NotEntered, OnlyPrograms
+from bridgehead.insight.network_namespaces import NetworkNamespace, NetworkNamespaces, NotEntered, OnlyPrograms
 
 from .network_state import NetworkState, Section
 
 SECONDS = 30.0  # for all sections together
 
 ALL = frozenset(Section)
+
+
+async def read_node(
+    namespaces: NetworkNamespaces, name: str, sections: Collection[Section] = ALL, *, seconds: float = SECONDS
+) -> NetworkState:
+    """Read the wanted sections of a node. All are unseen if there is no way into it. Raises nothing."""
+    try:
+        namespace = await namespaces.node(name)
+    except NotEntered as error:
+        return _unseen(sections, str(error))
+    return await read_network(namespace, sections, seconds=seconds)
 
 
 async def read_network(
