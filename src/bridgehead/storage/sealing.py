@@ -1,4 +1,5 @@
-"""The interface between the store's file and the encryption of its objects. `encryption` implements it.
+"""The interface between what a store keeps outside of memory and the encryption of its objects. `encryption`
+implements it.
 
 Pure: no I/O, no clock, no randomness.
 """
@@ -6,8 +7,6 @@ Pure: no I/O, no clock, no randomness.
 from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
-
-from .records import Key
 
 # Prefix of every encrypted value. Plain values are JSON, so they begin with another byte.
 ENCRYPTED = b"k8s:enc:"
@@ -18,15 +17,18 @@ class Unreadable(Exception):
 
 
 class Sealing(Protocol):
-    """Encryption of one resource's objects. `part` is "value" or "facts", the two blobs of an object."""
+    """Encryption of one resource's objects.
+
+    `about` is authenticated with a value: it names the object, so that nobody can exchange the values of two objects.
+    """
 
     def is_current(self, stored: bytes) -> bool:
         """Whether a stored value has the form that `seal` gives it, by its prefix."""
         ...
 
-    def seal(self, key: Key, part: str, plain: bytes) -> bytes: ...
+    def seal(self, about: bytes, plain: bytes) -> bytes: ...
 
-    def unseal(self, key: Key, part: str, stored: bytes) -> bytes:
+    def unseal(self, about: bytes, stored: bytes) -> bytes:
         """Return the plain bytes. Raises `Unreadable`."""
         ...
 
@@ -39,7 +41,7 @@ class Encryption(Protocol):
 
 @runtime_checkable
 class EncryptedStore(Protocol):
-    """A store with a file whose objects may be encrypted."""
+    """A store whose objects may be encrypted outside of memory."""
 
     async def change_encryption(self, encryption: Encryption) -> None:
         """Use another encryption from the next write on. Raises `StoreBroken` if it cannot decrypt the objects."""

@@ -132,7 +132,7 @@ class Database:
         if not sealing.is_current(value):
             self.stale.add(key)
         try:
-            return sealing.unseal(key, _VALUE, value), sealing.unseal(key, _FACTS, facts)
+            return sealing.unseal(_about(key, _VALUE), value), sealing.unseal(_about(key, _FACTS), facts)
         except Unreadable as error:
             raise StoreBroken(
                 f"can't decrypt {key.resource} {key.namespace}/{key.name} in the store {self._path}: {error}: "
@@ -147,7 +147,7 @@ class Database:
             for resource, namespace, name, value in rows:
                 key = Key(resource, namespace, name)
                 sealing = encryption.of(resource)
-                sealing.unseal(key, _VALUE, value)
+                sealing.unseal(_about(key, _VALUE), value)
                 if not sealing.is_current(value):
                     stale.add(key)
         except Unreadable as error:
@@ -200,7 +200,7 @@ class Database:
         key, value, stored = record.key, record.value, _encode_facts(record.facts)
         if self._encryption is not None:
             sealing = self._encryption.of(key.resource)
-            value, stored = sealing.seal(key, _VALUE, value), sealing.seal(key, _FACTS, stored)
+            value, stored = sealing.seal(_about(key, _VALUE), value), sealing.seal(_about(key, _FACTS), stored)
         return (*key, record.revision, value, stored)
 
     def _forget_stale(self, changes: list[Change]) -> None:
@@ -215,6 +215,11 @@ class Database:
         if self._lock is not None:
             self._lock.release()
             self._lock = None
+
+
+def _about(key: Key, part: str) -> bytes:
+    """Return what is authenticated with one of the two encrypted blobs of an object."""
+    return f"/registry/{key.resource}/{key.namespace}/{key.name}#{part}".encode()
 
 
 @dataclass(slots=True)

@@ -12,6 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.ciphers.modes import CBC
 
 from bridgehead.storage import Facts, Key, StoreBroken, StoreDamaged
 from bridgehead.storage.encryption import ConfiguredEncryption, InvalidConfiguration, follow_encryption, read_encryption
@@ -19,7 +23,9 @@ from bridgehead.storage.encryption.encryption_configuration import parse_configu
 from bridgehead.storage.sealing import Encryption, Unreadable
 from bridgehead.storage.sqlite import SqliteStore
 
-SECRET = Key("secrets", "default", "password")
+STORED = Key("secrets", "default", "password")
+# The key in etcd, with which kube-apiserver authenticates a value.
+SECRET = b"/registry/secrets/default/password"
 PLAIN = b'{"metadata":{"name":"password","resourceVersion":"1"},"data":"hunter2"}'
 
 
@@ -55,45 +61,56 @@ CIPHERS = [
 @pytest.mark.parametrize("one", CIPHERS)
 def test_what_is_sealed_is_unreadable_and_comes_back(one: dict[str, Any]) -> None:
     sealing = encryption(one).of("secrets")
-    sealed = sealing.seal(SECRET, "value", PLAIN)
+    sealed = sealing.seal(SECRET, PLAIN)
     (name,) = one
     assert sealed.startswith(f"k8s:enc:{name}:v1:key1:".encode())
     assert b"hunter2" not in sealed
-    assert sealed != sealing.seal(SECRET, "value", PLAIN), "a nonce of its own for each value"
-    assert sealing.unseal(SECRET, "value", sealed) == PLAIN
+    assert sealed != sealing.seal(SECRET, PLAIN), "a nonce of its own for each value"
+    assert sealing.unseal(SECRET, sealed) == PLAIN
     with pytest.raises(Unreadable):
-        sealing.unseal(SECRET, "value", sealed[:-3])
+        sealing.unseal(SECRET, sealed[:-3])
 
 
 def test_aesgcm_is_bound_to_the_object() -> None:
     sealing = encryption(CIPHERS[0]).of("secrets")
-    sealed = sealing.seal(SECRET, "value", PLAIN)
-    for other, part in ((Key("secrets", "default", "other"), "value"), (SECRET, "facts")):
+    sealed = sealing.seal(SECRET, PLAIN)
+    for other in (b"/registry/secrets/default/other", SECRET + b"#facts"):
         with pytest.raises(Unreadable):
-            sealing.unseal(other, part, sealed)
+            sealing.unseal(other, sealed)
+
+
+def test_what_kube_apiserver_encrypts_is_read() -> None:
+    secret, nonce, vector = bytes([1]) * 32, bytes(range(12)), bytes(range(16))
+    gcm = b"k8s:enc:aesgcm:v1:key1:" + nonce + AESGCM(secret).encrypt(nonce, PLAIN, SECRET)
+    padding = 16 - len(PLAIN) % 16
+    cbc = Cipher(AES(secret), CBC(vector)).encryptor()
+    padded = PLAIN + bytes([padding]) * padding
+    sealed = b"k8s:enc:aescbc:v1:key1:" + vector + cbc.update(padded) + cbc.finalize()
+    sealing = encryption(CIPHERS[1], CIPHERS[2]).of("secrets")
+    assert sealing.unseal(SECRET, gcm) == sealing.unseal(SECRET, sealed) == PLAIN
 
 
 def test_the_first_provider_writes_and_all_read() -> None:
     old = encryption(provider("aescbc", key("old")), IDENTITY).of("secrets")
     new = encryption(provider("secretbox", key("new", 2)), provider("aescbc", key("old")), IDENTITY).of("secrets")
-    sealed = old.seal(SECRET, "value", PLAIN)
-    assert new.unseal(SECRET, "value", sealed) == new.unseal(SECRET, "value", PLAIN) == PLAIN
+    sealed = old.seal(SECRET, PLAIN)
+    assert new.unseal(SECRET, sealed) == new.unseal(SECRET, PLAIN) == PLAIN
     assert (old.is_current(sealed), new.is_current(sealed), new.is_current(PLAIN)) == (True, False, False)
-    assert new.is_current(new.seal(SECRET, "value", PLAIN))
+    assert new.is_current(new.seal(SECRET, PLAIN))
 
 
 def test_two_keys_of_one_name_are_both_tried() -> None:
-    sealed = encryption(provider("aesgcm", key("k", 1))).of("secrets").seal(SECRET, "value", PLAIN)
+    sealed = encryption(provider("aesgcm", key("k", 1))).of("secrets").seal(SECRET, PLAIN)
     both = encryption(provider("aesgcm", key("k", 2), key("k", 1))).of("secrets")
-    assert both.unseal(SECRET, "value", sealed) == PLAIN
+    assert both.unseal(SECRET, sealed) == PLAIN
 
 
 def test_identity_does_not_read_what_is_encrypted() -> None:
-    sealed = encryption(CIPHERS[0]).of("secrets").seal(SECRET, "value", PLAIN)
+    sealed = encryption(CIPHERS[0]).of("secrets").seal(SECRET, PLAIN)
     with pytest.raises(Unreadable, match="identity transformer tried to read encrypted data"):
-        encryption(IDENTITY).of("secrets").unseal(SECRET, "value", sealed)
+        encryption(IDENTITY).of("secrets").unseal(SECRET, sealed)
     with pytest.raises(Unreadable, match="no matching prefix found"):
-        encryption(provider("aesgcm", key("other"))).of("secrets").unseal(SECRET, "value", sealed)
+        encryption(provider("aesgcm", key("other"))).of("secrets").unseal(SECRET, sealed)
 
 
 @pytest.mark.parametrize(
@@ -111,15 +128,15 @@ def test_identity_does_not_read_what_is_encrypted() -> None:
 )
 def test_resources_and_wildcards(listed: str, resource: str, covered: bool) -> None:
     sealing = encryption(CIPHERS[0], resources=[listed]).of(resource)
-    assert sealing.seal(Key(resource, "", "x"), "value", b"{}").startswith(b"k8s:enc:") is covered
+    assert sealing.seal(b"/registry/x", b"{}").startswith(b"k8s:enc:") is covered
 
 
 def test_the_first_rule_that_matches_counts() -> None:
     rules = document([IDENTITY], ["events"])
     rules["resources"].append({"resources": ["*.*"], "providers": [CIPHERS[0]]})
     found = ConfiguredEncryption(parse_configuration(rules))
-    assert found.of("events").seal(SECRET, "value", b"{}") == b"{}"
-    assert found.of("pods").seal(SECRET, "value", b"{}") != b"{}"
+    assert found.of("events").seal(SECRET, b"{}") == b"{}"
+    assert found.of("pods").seal(SECRET, b"{}") != b"{}"
 
 
 # --- configuration ---------------------------------------------------------------------------------------
@@ -247,14 +264,14 @@ class Reconfigured:
     """A store that records its encryptions, and refuses those that cannot read a value."""
 
     def __init__(self) -> None:
-        self.sealed = encryption(CIPHERS[0]).of("secrets").seal(SECRET, "value", PLAIN)
+        self.sealed = encryption(CIPHERS[0]).of("secrets").seal(SECRET, PLAIN)
         self.taken: list[Encryption] = []
         self.refused = asyncio.Event()
         self.changed = asyncio.Event()
 
     async def change_encryption(self, encryption: Encryption) -> None:
         try:
-            encryption.of("secrets").unseal(SECRET, "value", self.sealed)
+            encryption.of("secrets").unseal(SECRET, self.sealed)
         except Unreadable as error:
             self.refused.set()
             raise StoreBroken("can't decrypt") from error
@@ -286,17 +303,17 @@ async def test_a_changed_file_counts_if_it_is_valid_and_decrypts_the_objects(tmp
 async def test_a_store_follows_a_new_configuration(tmp_path: Path) -> None:
     path, old, new = tmp_path / "state.db", provider("aescbc", key("old")), provider("secretbox", key("new", 2))
     store = SqliteStore(path, encryption=encryption(old))
-    await store.create(SECRET, {"metadata": {"name": "password"}}, Facts())
+    await store.create(STORED, {"metadata": {"name": "password"}}, Facts())
     with pytest.raises(StoreBroken, match="can't decrypt secrets default/password in the store"):
         await store.change_encryption(encryption(new))
-    assert not store.is_stale(SECRET)
+    assert not store.is_stale(STORED)
     await store.change_encryption(encryption(new, old))
-    assert store.is_stale(SECRET)
-    record = store.get(SECRET)
+    assert store.is_stale(STORED)
+    record = store.get(STORED)
     assert record is not None
-    await store.update(SECRET, {"metadata": {"name": "password"}}, Facts(), expected=record.revision)
-    assert not store.is_stale(SECRET)
+    await store.update(STORED, {"metadata": {"name": "password"}}, Facts(), expected=record.revision)
+    assert not store.is_stale(STORED)
     await store.close()
     again = SqliteStore(path, encryption=encryption(new))
-    assert again.get(SECRET) is not None
+    assert again.get(STORED) is not None
     await again.close()

@@ -8,6 +8,7 @@ managed_fields    managedFields of the objects of all resources
 request_checks    names and preconditions of requests
 owner_references  duplicate owner references
 metadata          the fields of `metadata` that the server sets
+facts             labels, selectable fields and claims of an object, for the store
 deletion          finalizers, grace periods
 lists, watching   lists with their pages, watches
 list_options      options of lists and watches that exclude each other

@@ -35,6 +35,7 @@ from bridgehead.storage import AlreadyExists, ClaimTaken, Conflict, Facts, Key, 
 
 from . import metadata
 from .deletion import DeleteOptions, Keep, plan_delete
+from .facts import facts_of
 from .managed_fields import Ownership
 from .request_checks import check_preconditions, check_url, has_version
 from .write_admission import WriteAdmission
@@ -111,7 +112,7 @@ class Registry:
 
     def facts(self, resource: Resource, obj: JsonObject) -> Facts:
         """Return what selectors and other objects can refer to."""
-        return self._steps.facts(resource, obj)
+        return facts_of(resource, obj)
 
     def get(self, resource: Resource, namespace: str, name: str) -> Record:
         """Read an object. Raises a 404."""

@@ -22,6 +22,7 @@ from bridgehead.storage import Companions, Create, Delete, Facts, Key, Record, S
 
 from . import metadata
 from .deletion import is_finished
+from .facts import facts_of
 from .managed_fields import FIELD, Ownership
 from .owner_references import with_unique_owners
 from .request_checks import check_expected_version, check_url
@@ -149,7 +150,7 @@ class WriteSteps:
             candidate["metadata"][FIELD] = managers
         warnings += resource.strategy.warnings(candidate)
         also = () if write.dry_run else self.companions(resource, candidate, None)
-        return New(candidate, self.facts(resource, candidate), also, bool(base), warnings)
+        return New(candidate, facts_of(resource, candidate), also, bool(base), warnings)
 
     def changed(self, write: Write, draft: Draft, admitted: JsonObject | None, refused: AbstractSet[str]) -> Changed:
         """Apply the resource's hooks. `admitted` is what plug-ins made of `draft.wanted`; None: they did not change it.
@@ -167,18 +168,9 @@ class WriteSteps:
         # Writes of a status or of another part do not warn of the rest, as the strategies of Kubernetes.
         if not write.subresource:
             warnings += resource.strategy.update_warnings(new, old)
-        facts, ends = self.facts(resource, new), is_finished(new)
+        facts, ends = facts_of(resource, new), is_finished(new)
         also = self.companions(resource, None, new) if ends else self.companions(resource, new, old)
         return Changed(new, facts, also, is_same, ends, warnings)
-
-    def facts(self, resource: Resource, obj: JsonObject) -> Facts:
-        meta = obj["metadata"]
-        fields = {"metadata.name": meta["name"]}
-        if resource.namespaced:
-            fields["metadata.namespace"] = meta["namespace"]
-        for field, read in resource.stored.selectable.items():
-            fields[field] = read(obj)
-        return Facts(meta.get("labels") or {}, fields, resource.strategy.claims(obj))
 
     def companions(self, resource: Resource, new: JsonObject | None, old: JsonObject | None) -> Companions:
         """Return the writes by which the companions of `old` become those of `new`."""

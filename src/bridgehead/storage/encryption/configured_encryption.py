@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bridgehead.storage.records import Key
 from bridgehead.storage.sealing import Unreadable
 
 from .encryption_configuration import Rule
@@ -25,15 +24,15 @@ class Providers:
         current = _reader(self._ciphers, stored)
         return bool(current) and current[0] is self._ciphers[0]
 
-    def seal(self, key: Key, part: str, plain: bytes) -> bytes:
+    def seal(self, about: bytes, plain: bytes) -> bytes:
         first = self._ciphers[0]
-        return first.prefix + first.encrypt(plain, _about(key, part))
+        return first.prefix + first.encrypt(plain, about)
 
-    def unseal(self, key: Key, part: str, stored: bytes) -> bytes:
+    def unseal(self, about: bytes, stored: bytes) -> bytes:
         failure = Unreadable("no matching prefix found")
         for cipher in _reader(self._ciphers, stored):
             try:
-                return cipher.decrypt(stored[len(cipher.prefix) :], _about(key, part))
+                return cipher.decrypt(stored[len(cipher.prefix) :], about)
             except Unreadable as error:
                 failure = error
         raise failure
@@ -63,7 +62,3 @@ def _reader(ciphers: Sequence[Cipher], stored: bytes) -> list[Cipher]:
     """Return the ciphers that a value's prefix names. Several keys may have one name; a longer prefix is not plain."""
     named = [cipher for cipher in ciphers if cipher.prefix and stored.startswith(cipher.prefix)]
     return named or [cipher for cipher in ciphers if not cipher.prefix]
-
-
-def _about(key: Key, part: str) -> bytes:
-    return f"/registry/{key.resource}/{key.namespace}/{key.name}#{part}".encode()
