@@ -208,7 +208,7 @@ _PATHS = (
 
 
 @cache
-def _schema() -> Schema:
+def api_schema() -> Schema:
     """Return the shapes of the built-in kinds, which the servers of a process share, as those of tests do."""
     return Schema(LazyDefinitions(), plain_scalars)
 
@@ -218,7 +218,7 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
 
     An AuthenticationConfiguration that can't be read raises OSError or ValueError.
     """
-    schema = _schema()
+    schema = api_schema()
 
     def metadata() -> Shape:
         return schema.of_definition(OBJECT_META)

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import resource
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
 from pathlib import Path
@@ -22,7 +22,7 @@ from bridgehead import heartbeat
 from bridgehead.heap import collect_rarely
 from bridgehead.objects.addresses import join_host_port
 from bridgehead.signing_keys import SigningKey, read_verification_keys
-from bridgehead.storage import open_store
+from bridgehead.storage import Store, open_store
 from bridgehead.storage.sealing import EncryptedStore, Encryption
 from bridgehead.tls_offers import DEFAULT_OFFER, TlsOffer
 
@@ -30,14 +30,14 @@ from .access.request_headers import RequestHeaders
 from .access.service_account_tokens import ISSUER, TokenSettings
 from .access.static_tokens import read_token_file
 from .bootstrap import ensure_system_objects, maintain_system_objects
-from .build import ApiSettings, build_api
+from .build import ApiSettings, api_schema, build_api
 from .certificate_files import CertificateFiles, CertificateFollower
 from .handlers.issuer import JWKS_PATH
 from .http.server import ApiServer, open_listeners, parse_address
 from .proxying.aggregation.extension_authentication import publish_authentication
 from .proxying.aggregation.server_transport import ProxyCertificate
 from .registry.aggregated_roles import AggregatedRoles
-from .registry.expiry import expire_events
+from .registry.expiry import EVENT_SECONDS, expire_events
 from .registry.ip_addresses import IpAddresses
 from .registry.policy_status import PolicyStatus
 from .registry.service_cidrs import ServiceCidrs
@@ -46,13 +46,31 @@ from .streams.kubelet_access import KubeletTls
 
 if TYPE_CHECKING:
     from .audit.auditor import Auditor
+    from .resource import Resource
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EtcdOptions:
+    """Options of a store on etcd. `media_type`: the form of built-in objects there."""
+
+    servers: tuple[str, ...]
+    prefix: str = "/registry"
+    ca_file: Path | None = None
+    cert_file: Path | None = None
+    key_file: Path | None = None
+    user: str = ""
+    password: str = ""
+    compaction_seconds: float = 300.0
+    media_type: str = "application/json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServeOptions:
-    """The options of `bridgehead apiserver`. `advertise` "": the first listening address that is not loopback.
+    """The options of `bridgehead apiserver`. `etcd`: in place of `store`.
+
+    `advertise` "": the first listening address that is not loopback.
 
     `service_account_keys` verify tokens. `signing_key` None: the first of them signs. `flags` are for /flagz.
     """
@@ -73,6 +91,8 @@ class ServeOptions:
     jwks_uri: str = ""
     flags: Mapping[str, str] = field(default_factory=dict)
     store: str = "memory"
+    etcd: EtcdOptions | None = None
+    event_seconds: float = EVENT_SECONDS
     encryption: Path | None = None
     reloads_encryption: bool = False
     audit_policy: Path | None = None
@@ -118,7 +138,7 @@ async def _serve(options: ServeOptions) -> None:
     trusted = certificates.trusted()
     # The socket is opened before the store is read, so that clients of a restarting server wait instead of failing.
     listeners = open_listeners(options.listen, options.listen_fds)
-    store = open_store(options.store, encryption)
+    store = await _open_store(options, table, encryption)
     try:
         service_ip = str(ip_network(options.service_cidrs[0])[1])
         advertise = _advertised(options, listeners)
@@ -149,7 +169,7 @@ async def _serve(options: ServeOptions) -> None:
                 background = [
                     tasks.create_task(parts.definitions.run()),
                     tasks.create_task(follower.run(server, parts.registry, parts.kubelets, parts.transport)),
-                    tasks.create_task(expire_events(parts.registry)),
+                    tasks.create_task(expire_events(parts.registry, options.event_seconds)),
                     tasks.create_task(parts.flow_control.run()),
                     tasks.create_task(ServiceCidrs(parts.registry).run()),
                     tasks.create_task(IpAddresses(parts.registry).run()),
@@ -178,6 +198,31 @@ async def _serve(options: ServeOptions) -> None:
             listener.close()
         if auditor is not None:
             auditor.close()
+
+
+async def _open_store(options: ServeOptions, table: Sequence[Resource], encryption: Encryption | None) -> Store:
+    etcd = options.etcd
+    if etcd is None:
+        return open_store(options.store, encryption)
+    from bridgehead.storage.etcd import EtcdSettings, EtcdStoreOptions, open_etcd_store
+
+    from .storedobjects import StoredObjects, layout_of
+
+    settings = EtcdSettings(
+        endpoints=etcd.servers,
+        ca_file=etcd.ca_file,
+        cert_file=etcd.cert_file,
+        key_file=etcd.key_file,
+        user=etcd.user,
+        password=etcd.password,
+    )
+    codec = StoredObjects(table, api_schema(), etcd.media_type)
+    store_options = EtcdStoreOptions(
+        lifetimes={"events": int(options.event_seconds)},
+        compaction_seconds=etcd.compaction_seconds,
+        encryption=encryption,
+    )
+    return await open_etcd_store(settings, layout_of(table, etcd.prefix), codec, store_options)
 
 
 def _certificates(options: ServeOptions) -> CertificateFiles:

@@ -38,6 +38,9 @@ class MemoryStore:
     def failure(self) -> str | None:
         return None
 
+    async def catch_up(self) -> None:
+        """Do nothing: this server alone writes to its store."""
+
     def get(self, key: Key) -> Record | None:
         return self._state.get(key)
 

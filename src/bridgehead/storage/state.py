@@ -7,12 +7,12 @@ A write is checked against the state and the earlier writes of its batch. `State
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
 from .errors import AlreadyExists, ClaimTaken, Conflict, NotFound, ValueTooLarge
-from .records import Change, Create, Delete, Key, Record, Update, Write
+from .records import Change, Create, Delete, JsonObject, Key, Record, Update, Write
 
 _encode = msgspec.json.Encoder().encode
 _decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -65,9 +65,18 @@ class State:
                 insort(kept, record, key=_name_of)
         return kept
 
+    def all(self) -> Iterator[Record]:
+        """Yield the records of all resources."""
+        for table in self._tables.values():
+            yield from table.records.values()
+
     def holder(self, claim: str) -> Key | None:
         """Return the key of the object that holds a claim."""
         return self._claims.get(claim)
+
+    def claims(self) -> Iterable[tuple[str, Key]]:
+        """Return all claims and their holders."""
+        return self._claims.items()
 
     def apply(self, changes: Iterable[Change]) -> None:
         """Make the changes of a `Batch` visible."""
@@ -75,8 +84,7 @@ class State:
             record = change.record
             table = self._table(record.key.resource)
             if change.previous is not None:
-                for claim in change.previous.facts.claims:
-                    del self._claims[claim]
+                self._release(change.previous)
             if change.type == "DELETED":
                 table.remove(record.key)
             else:
@@ -84,6 +92,12 @@ class State:
                 for claim in record.facts.claims:
                     self._claims[claim] = record.key
             self.revision = record.revision
+
+    def _release(self, record: Record) -> None:
+        """Forget the claims of an object, but for those that another one holds as well: other programs may write."""
+        for claim in record.facts.claims:
+            if self._claims.get(claim) == record.key:
+                del self._claims[claim]
 
     def _table(self, resource: str) -> _Table:
         table = self._tables.get(resource)
@@ -217,8 +231,7 @@ class Batch:
     def _put(self, type: str, write: Create | Update, current: Record | None) -> Change:
         key, facts = write.key, write.facts
         revision = self._revision + 1
-        value = {**write.value, "metadata": {**write.value["metadata"], "resourceVersion": str(revision)}}
-        encoded = _encode(value)
+        encoded = encode(write.value, revision)
         if write.max_bytes and len(encoded) > write.max_bytes:
             raise ValueTooLarge(f"{key.resource} {key.namespace}/{key.name} has {len(encoded)} bytes")
         record = Record(key, revision, encoded, facts)
@@ -232,8 +245,7 @@ class Batch:
         revision = self._revision + 1
         self._claims.update(dict.fromkeys(current.facts.claims))
         self._records[current.key] = None
-        record = Record(current.key, revision, _with_revision(current.value, revision), current.facts)
-        return self._append(Change("DELETED", record, current))
+        return self._append(Change("DELETED", as_of(current, revision), current))
 
     def _append(self, change: Change) -> Change:
         self._revision = change.record.revision
@@ -241,8 +253,17 @@ class Batch:
         return change
 
 
+def encode(value: JsonObject, revision: int) -> bytes:
+    """Return an object as it is kept: JSON with its `metadata.resourceVersion`."""
+    return _encode({**value, "metadata": {**value["metadata"], "resourceVersion": str(revision)}})
+
+
+def as_of(record: Record, revision: int) -> Record:
+    """Return a record with another revision, which a removed object has. Other fields are copied without decoding."""
+    return Record(record.key, revision, _with_revision(record.value, revision), record.facts)
+
+
 def _with_revision(value: bytes, revision: int) -> bytes:
-    """Return an object with another `metadata.resourceVersion`. Other fields are copied without decoding."""
     fields = _decode_fields(value)
     metadata = _decode_fields(fields["metadata"])
     metadata["resourceVersion"] = msgspec.Raw(_encode(str(revision)))

@@ -1,7 +1,8 @@
 """The interface of a store, and its guarantees.
 
-One increasing revision counts every write to the whole store and is the `resourceVersion` of the written object. A
-write returns only when it is durable, and watchers see writes in the order of their revisions.
+One increasing revision counts every write to the whole store and is the `resourceVersion` of the written object; on
+etcd, an object and its companions have the same one. A write returns only when it is durable, and watchers see writes
+in the order of their revisions.
 """
 
 from __future__ import annotations
@@ -46,6 +47,13 @@ class Store(Protocol):
     @property
     def failure(self) -> str | None:
         """Why the newest commit failed; None if it did not."""
+        ...
+
+    async def catch_up(self) -> None:
+        """Wait until reads see every write that was acknowledged before this call, also by other servers on the store.
+
+        Raises `StoreBroken`.
+        """
         ...
 
     def get(self, key: Key) -> Record | None: ...

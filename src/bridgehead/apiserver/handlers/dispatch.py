@@ -27,6 +27,7 @@ Row = Mapping[str, Handler]
 # Subresources that are written as the object itself, and change a part of it.
 _OWN_FORM = (*STATUS_VIEWS, "ephemeralcontainers", "resize")
 _WRITES = frozenset({"create", "update", "patch"})
+_READS = frozenset({"get", "list", "watch"})
 
 
 class Dispatch:
@@ -58,6 +59,8 @@ class Dispatch:
     async def handle(self, request: Request) -> Response:
         """Answer a request. Raises a 404, a 405, and what the handlers raise."""
         info = request.info
+        if _needs_newest_state(request):
+            await self._registry.store.catch_up()
         if (info.group, info.version, info.resource) == BINDINGS[:3]:
             return await self._create_binding(request)
         resource = self._find(info)
@@ -119,3 +122,10 @@ class Dispatch:
     def _not_served(self, info: RequestInfo) -> ApiStatus:
         """Return the error for a path without a resource: a `Status` if it is in a group of Kubernetes' own."""
         return not_found_path() if has_own_group(self._registry.table, info.group) else PageNotFound()
+
+
+def _needs_newest_state(request: Request) -> bool:
+    """Whether a request is to see every write before it: all writes, and reads that name no revision."""
+    if request.info.verb not in _READS:
+        return True
+    return not request.query.get("resourceVersion") and not request.query.get("continue")

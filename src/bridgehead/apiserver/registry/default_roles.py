@@ -7,6 +7,7 @@ commit. Source: Kubernetes pkg/registry/rbac/rest/storage_rbac.go.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from functools import partial
 
@@ -17,7 +18,7 @@ from bridgehead.apiserver.errors import ApiStatus
 from bridgehead.apiserver.resource import JsonObject, Resource
 from bridgehead.apiserver.resources import rbac
 from bridgehead.objects.times import format_time
-from bridgehead.storage import AlreadyExists, ClaimTaken, Create
+from bridgehead.storage import AlreadyExists, Create
 
 from . import metadata
 from .deletion import DeleteOptions
@@ -50,20 +51,16 @@ async def ensure_default_roles(registry: Registry) -> None:
     if missing:
         try:
             await _create_all(registry, missing)
-        except ClaimTaken:  # another server on the same store was first
+        except AlreadyExists:  # another server on the same store was first
             for resource, expected in missing:
                 await _ensure(registry, resource, expected)
 
 
 async def _create_all(registry: Registry, missing: list[tuple[Resource, JsonObject]]) -> None:
-    """Create valid objects in one commit. Raises `ClaimTaken` when one of them exists."""
+    """Create valid objects at the same time, so that they share a commit. Raises `AlreadyExists` when one is there."""
     now = format_time(registry.clock())
     writes = [_new(registry, resource, obj, now) for resource, obj in missing]
-    try:
-        first, *others = writes
-        await registry.store.create(first.key, first.value, first.facts, also=tuple(others))
-    except AlreadyExists as error:
-        raise ClaimTaken(str(error)) from None
+    await asyncio.gather(*(registry.store.create(write.key, write.value, write.facts) for write in writes))
 
 
 def _new(registry: Registry, resource: Resource, obj: JsonObject, now: str) -> Create:
@@ -74,7 +71,7 @@ def _new(registry: Registry, resource: Resource, obj: JsonObject, now: str) -> C
     key = registry.key(resource, meta.get("namespace", ""), meta["name"])
     facts, stored = registry.facts(resource, obj), dict(obj)
     write_nulls(stored, nulls_of(resource))
-    return Create(key, stored, facts, claim=key.name)
+    return Create(key, stored, facts)
 
 
 def _is_to_be_changed(existing: JsonObject, expected: JsonObject) -> bool:

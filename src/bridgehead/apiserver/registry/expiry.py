@@ -1,4 +1,7 @@
-"""Deletion of Events an hour after their last occurrence (kube-apiserver's `--event-ttl`)."""
+"""Deletion of Events some time after their last occurrence (kube-apiserver's `--event-ttl`).
+
+On etcd they have leases, so there is nothing left to delete here, but for Events without a lease.
+"""
 
 from __future__ import annotations
 
@@ -59,22 +62,22 @@ def _is_expired(event: bytes, oldest: float) -> bool:
         return True
 
 
-async def expire_events(registry: Registry) -> None:
-    """Delete old Events every minute, until cancelled."""
+async def expire_events(registry: Registry, seconds: float = EVENT_SECONDS) -> None:
+    """Delete Events of this age every minute, until cancelled."""
     while True:
         await asyncio.sleep(_INTERVAL)
         try:
-            await expire_once(registry)
+            await expire_once(registry, seconds)
         except StorageError as error:
             # The server goes on with a full disk, and keeps its Events.
             log.warning("cannot expire events: %s", error)
 
 
-async def expire_once(registry: Registry) -> None:
+async def expire_once(registry: Registry, seconds: float = EVENT_SECONDS) -> None:
     events = registry.find("", "v1", "events")
     if events is None:
         return
-    oldest = registry.clock() - EVENT_SECONDS
+    oldest = registry.clock() - seconds
     for number, record in enumerate(registry.store.list(events.id), start=1):
         if number % _PIECE == 0:
             await asyncio.sleep(0)

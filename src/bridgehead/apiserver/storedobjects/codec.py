@@ -25,7 +25,7 @@ _decode = msgspec.json.Decoder(dict).decode
 
 def layout_of(table: Iterable[Resource], prefix: str = DEFAULT_PREFIX) -> Layout:
     """Return the layout of etcd's keys for the resources of `resources.build_table`."""
-    stored = {one.stored.id: one.namespaced for one in table if not one.is_read_only}
+    stored = {one.stored.id: one.namespaced for one in table}
     return Layout({**stored, DEFINITIONS: False}, prefix)
 
 
@@ -37,7 +37,7 @@ class StoredObjects:
     """
 
     def __init__(self, table: Iterable[Resource], schema: Schema, media_type: str = JSON) -> None:
-        self._resources = {one.stored.id: one.stored for one in table if not one.is_read_only}
+        self._resources = {one.stored.id: one.stored for one in table}
         self._schema = schema
         self._media_type = media_type
 

@@ -18,6 +18,7 @@ from bridgehead.storage.records import Key
 
 DEFAULT_PREFIX = "/registry"
 
+_OWN = "bridgehead"
 # Paths that are not the resource's plural.
 _PATHS = {
     "services": "services/specs",
@@ -27,8 +28,8 @@ _PATHS = {
     "ingresses.networking.k8s.io": "ingress",
     "customresourcedefinitions.apiextensions.k8s.io": "apiextensions.k8s.io/customresourcedefinitions",
     "apiservices.apiregistration.k8s.io": "apiregistration.k8s.io/apiservices",
+    "componentstatuses": f"{_OWN}/componentstatuses",  # which Kubernetes does not store
 }
-_OWN = "bridgehead"
 
 
 class Layout:

@@ -1,0 +1,285 @@
+"""A store on etcd: the objects in memory, followed by one watch of their prefix, and every write a transaction.
+
+Several API servers may use one etcd, and other programs may write to it. So nothing becomes visible here but through
+the watch, in the order of etcd's revisions, which are the objects' resourceVersions. A write returns when this server
+has seen it.
+
+A transaction has one revision: the companions of an object have its resourceVersion.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from bridgehead.storage.errors import AlreadyExists, ClaimTaken, Conflict, NotFound, StoreBroken, ValueTooLarge
+from bridgehead.storage.memory import MemoryStore
+from bridgehead.storage.records import Change, Create, Delete, Facts, JsonObject, Key, Record, Write
+from bridgehead.storage.state import as_of, encode
+
+from .claims import repair_claims
+from .client.errors import EtcdError, TooLarge
+from .client.etcd_client import EtcdClient
+from .client.records import Event
+from .codec import ObjectCodec, Undecodable
+from .compaction import compact_periodically
+from .following import Entry, Follower
+from .freshness import Freshness
+from .layout import Layout
+from .leases import Leases
+from .options import EtcdStoreOptions
+from .stored_form import StoredForm
+from .transactions import Plan, found_keys, plan
+
+log = logging.getLogger(__name__)
+
+# The codec needs definitions before the objects that they define.
+_DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
+# Attempts of one write, of which each fails only when another program has changed one of its keys.
+_ATTEMPTS = 50
+_REPAIR_SECONDS = 180.0
+
+
+@dataclass(slots=True, eq=False)
+class _Expected:
+    """A write on its way. `record` is what the watch showed, which is known by its bytes."""
+
+    stored: bytes
+    value: JsonObject
+    facts: Facts
+    record: Record | None = None
+
+
+class EtcdStore(MemoryStore):
+    """See `store.Store`. `open_etcd_store` makes one."""
+
+    def __init__(self, client: EtcdClient, layout: Layout, codec: ObjectCodec, options: EtcdStoreOptions) -> None:
+        super().__init__(history_changes=options.history_changes, history_bytes=options.history_bytes)
+        self.layout = layout
+        self._client = client
+        self._options = options
+        self._form = StoredForm(layout, codec, options.encryption)
+        self._freshness = Freshness(client, layout.own_prefix())
+        self._leases = Leases(client)
+        definitions = layout.resource_prefix(_DEFINITIONS)
+        self._follower = Follower(client, layout.prefix, definitions, self)
+        # Writes on their way, and objects that can't be decoded, by their etcd keys.
+        self._expected: dict[bytes, list[_Expected]] = {}
+        self.unreadable: dict[bytes, str] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def open(self) -> None:
+        """Read the objects and the newest changes, and follow etcd from there. Raises `EtcdError`."""
+        await self._follower.load()
+        self._spawn(self._follower.run())
+        self._spawn(self._freshness.run(self._follower.request_progress))
+        await self._freshness.catch_up()
+        self._spawn(self._repair_claims())
+        if self._options.compaction_seconds:
+            self._spawn(compact_periodically(self._client, self._options.compaction_seconds))
+
+    def _spawn(self, task: Coroutine[None, None, None]) -> None:
+        self._tasks.append(asyncio.create_task(task))
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        await super().close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._freshness.close()
+        await self._client.close()
+
+    # --- reading
+
+    @property
+    def failure(self) -> str | None:
+        return self._follower.failure
+
+    def is_stale(self, key: Key) -> bool:
+        return key in self._form.stale
+
+    async def catch_up(self) -> None:
+        try:
+            await self._freshness.catch_up()
+        except EtcdError as error:
+            raise StoreBroken(str(error)) from error
+
+    # --- what etcd shows
+
+    def decode(self, entry: Entry) -> Record | None:
+        """Return the object of an entry; None for what is no object, and for what can't be decoded."""
+        key = self.layout.object_key(entry.key)
+        if key is None:
+            return None
+        for expected in self._expected.get(entry.key, ()):
+            if expected.stored == entry.value:
+                value = encode(expected.value, entry.revision)
+                expected.record = Record(key, entry.revision, value, expected.facts)
+                return expected.record
+        try:
+            obj, facts = self._form.decode(key, entry.value)
+        except Undecodable as error:
+            log.error("cannot decode %s in etcd, so it is not served: %s", entry.key.decode(errors="replace"), error)
+            self.unreadable[entry.key] = str(error)
+            return None
+        self.unreadable.pop(entry.key, None)
+        return Record(key, entry.revision, encode(obj, entry.revision), facts)
+
+    def begin(self, records: Sequence[Record], revision: int) -> None:
+        self._state.load(records, revision)
+        self._history.begin(revision)
+        self._freshness.reached(revision)
+
+    def exchange(self, entries: Sequence[Entry], revision: int) -> None:
+        """Watchers see the difference to what was there: at most two changes of each object."""
+        found = {entry.key: entry for entry in entries}
+        changes: list[tuple[int, bytes, bytes | None]] = []
+        for record in self._state.all():
+            key = self.layout.etcd_key(record.key)
+            entry = found.get(key)
+            if entry is None:
+                changes.append((revision, key, None))
+            elif entry.revision == record.revision:
+                del found[key]
+        changes += [(entry.revision, entry.key, entry.value) for entry in found.values()]
+        self._show(sorted(changes, key=lambda change: change[0]), revision)
+
+    def show(self, events: Sequence[Event], revision: int) -> None:
+        self._show([(e.kv.mod_revision, e.kv.key, None if e.is_delete else e.kv.value) for e in events], revision)
+
+    def _show(self, events: Sequence[tuple[int, bytes, bytes | None]], revision: int) -> None:
+        changes: list[Change] = []
+        for modified, key, value in events:
+            change = self._change(modified, key, value)
+            if change is not None:
+                self._state.apply((change,))
+                changes.append(change)
+        self._state.revision = max(self._state.revision, revision)
+        if changes:
+            self._history.publish(changes)
+        self._freshness.reached(self._state.revision)
+
+    def _change(self, revision: int, etcd_key: bytes, value: bytes | None) -> Change | None:
+        """Return what an event does to an object; None if it is about something else."""
+        key = self.layout.object_key(etcd_key)
+        if key is None:
+            return None
+        current = self._state.get(key)
+        record = None if value is None else self.decode(Entry(etcd_key, value, revision))
+        if record is not None:
+            return Change("ADDED" if current is None else "MODIFIED", record, current)
+        if value is None:
+            self.unreadable.pop(etcd_key, None)
+            self._form.stale.discard(key)
+        return None if current is None else Change("DELETED", as_of(current, revision), current)
+
+    # --- writing
+
+    async def _write(self, write: Write) -> Record:
+        self._check_open()
+        began = time.perf_counter()
+        stale: dict[str, int] = {}
+        try:
+            for _ in range(_ATTEMPTS):
+                record = await self._attempt(write, stale)
+                if record is not None:
+                    self.on_commit(time.perf_counter() - began)
+                    return record
+        except TooLarge as error:
+            raise ValueTooLarge(str(error)) from error
+        except EtcdError as error:
+            raise StoreBroken(str(error)) from error
+        raise Conflict(f"{_name(write.key)} changes as fast as it is written")
+
+    async def _attempt(self, write: Write, stale: dict[str, int]) -> Record | None:
+        """Carry out a write; None: another one was faster, which the next attempt sees. Raises errors of both.
+
+        `stale` has the revisions of claims' entries that were there before. What no object holds is taken over.
+        """
+        current = self._checked(write)
+        lease = await self._leases.lease(self._options.lifetimes.get(write.key.resource, 0))
+        planned = plan(self.layout, write, current, self._form, lease, stale)
+        _check_size(write, planned)
+        with self._expecting(planned) as expected:
+            for transaction in planned.transactions():
+                result = await self._client.txn(transaction.compares, transaction.operations, transaction.lookups)
+                await self._freshness.wait_for(result.revision)
+                if not result.succeeded:
+                    stale.update(planned.entries_of_claims(found_keys(result)))
+                    return None
+        if isinstance(write, Delete):
+            return None if current is None else as_of(current, result.revision)
+        return expected.record or Record(write.key, result.revision, encode(write.value, result.revision), write.facts)
+
+    def _checked(self, write: Write) -> Record | None:
+        """Check a write against what this server has seen, and return the object before it. Raises refusals."""
+        key, current = write.key, self._state.get(write.key)
+        if isinstance(write, Create):
+            if current is not None or self._is_unreadable(key):
+                raise AlreadyExists(f"{_name(key)} exists")
+        elif current is None:
+            raise NotFound(f"{_name(key)} does not exist")
+        elif write.expected is not None and write.expected != current.revision:
+            raise Conflict(f"{_name(key)} has revision {current.revision}, not {write.expected}")
+        if not isinstance(write, Delete):
+            for claim in write.facts.claims:
+                if self._state.holder(claim) not in (None, key):
+                    raise ClaimTaken(claim)
+        for other in write.also:
+            if isinstance(other, Create) and (self._state.get(other.key) is not None or self._is_unreadable(other.key)):
+                raise ClaimTaken(other.claim)
+        return current
+
+    def _is_unreadable(self, key: Key) -> bool:
+        return bool(self.unreadable) and self.layout.etcd_key(key) in self.unreadable
+
+    @contextlib.contextmanager
+    def _expecting(self, planned: Plan) -> Iterator[_Expected]:
+        """Expect the written objects in the watch, so that they need not be decoded there; yield the first."""
+        written = [
+            (self.layout.etcd_key(one.key), _Expected(stored, one.value, one.facts))
+            for one, stored in planned.stored
+            if stored is not None and not isinstance(one, Delete)
+        ]
+        for key, expected in written:
+            self._expected.setdefault(key, []).append(expected)
+        try:
+            yield written[0][1] if written else _Expected(b"", {}, Facts())
+        finally:
+            for key, expected in written:
+                self._expected[key].remove(expected)
+                if not self._expected[key]:
+                    del self._expected[key]
+
+    # --- claims
+
+    async def _repair_claims(self) -> None:
+        """Repair the entries of claims at the start and periodically, until cancelled."""
+        while True:
+            try:
+                await repair_claims(self._client, self.layout, self._held_at)
+            except (EtcdError, StoreBroken) as error:
+                log.warning("cannot repair the claims of addresses and ports: %s", error)
+            await asyncio.sleep(_REPAIR_SECONDS)
+
+    async def _held_at(self, revision: int) -> Mapping[str, bytes]:
+        await self._freshness.wait_for(revision)
+        return {claim: self.layout.etcd_key(key) for claim, key in self._state.claims()}
+
+
+def _check_size(write: Write, planned: Plan) -> None:
+    if isinstance(write, Delete) or not write.max_bytes:
+        return
+    size = len(encode(write.value, 0))
+    if size > write.max_bytes:
+        raise ValueTooLarge(f"{_name(write.key)} has {size} bytes")
+
+
+def _name(key: Key) -> str:
+    return f"{key.resource} {key.namespace}/{key.name}"

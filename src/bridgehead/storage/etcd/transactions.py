@@ -1,0 +1,107 @@
+"""The transactions in which a store on etcd writes: what they compare, and what they change.
+
+A write is one transaction with its claims and companions. It compares what the write was checked against: the object's
+revision, and that companions and claims do not exist. If a comparison fails, etcd answers with the entries of claims.
+
+Pure: no I/O, no clock, no randomness.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from bridgehead.storage.records import Delete, Record, Write
+
+from .claims import claim_key
+from .client.messages_pb2 import Compare, RequestOp
+from .client.records import KeyValue, RangeResult, TxnResult
+from .client.requests import delete, get, mod_revision_equals, put
+from .layout import Layout
+from .stored_form import StoredForm
+
+# etcd refuses transactions with more operations (--max-txn-ops, 128). A Service with more node ports takes the first
+# ones in transactions of their own: their entries are stale until the Service is written.
+MOST_CLAIMS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """One transaction. `lookups` are carried out when it fails."""
+
+    compares: Sequence[Compare]
+    operations: Sequence[RequestOp]
+    lookups: Sequence[RequestOp]
+
+
+@dataclass(slots=True)
+class Plan:
+    """A write as etcd will see it.
+
+    `current` is the object before the write. `stored` has the write and its companions with their new values, None for
+    what is deleted. `taken` are the claims that the object gets, with the revision at which the entry of each is
+    expected: 0, or that of a stale one. `released` are the claims that it no longer holds.
+    """
+
+    layout: Layout
+    current: Record | None
+    stored: Sequence[tuple[Write, bytes | None]]
+    lease: int
+    taken: Sequence[tuple[str, int]]
+    released: Sequence[str]
+
+    def transactions(self) -> Iterator[Transaction]:
+        """Yield the transactions in their order. The last one is the write itself."""
+        first = max(0, len(self.taken) - MOST_CLAIMS)
+        for i in range(0, first, MOST_CLAIMS):
+            yield self._transaction([], [], self.taken[i : min(first, i + MOST_CLAIMS)])
+        (write, value), *others = self.stored
+        key = self.layout.etcd_key(write.key)
+        compares = [mod_revision_equals(key, 0 if self.current is None else self.current.revision)]
+        operations = [delete(key) if value is None else put(key, value, lease=self.lease)]
+        for other, value in others:
+            key = self.layout.etcd_key(other.key)
+            if value is None:
+                operations.append(delete(key))
+            else:
+                compares.append(mod_revision_equals(key, 0))
+                operations.append(put(key, value))
+        operations += [delete(claim_key(self.layout, claim)) for claim in self.released[:MOST_CLAIMS]]
+        yield self._transaction(compares, operations, self.taken[first:])
+
+    def _transaction(
+        self, compares: list[Compare], operations: list[RequestOp], taken: Iterable[tuple[str, int]]
+    ) -> Transaction:
+        holder = self.layout.etcd_key(self.stored[0][0].key)
+        entries = [(claim_key(self.layout, claim), revision) for claim, revision in taken]
+        return Transaction(
+            [*compares, *(mod_revision_equals(key, revision) for key, revision in entries)],
+            [*operations, *(put(key, holder) for key, _ in entries)],
+            [get(key) for key, _ in entries],
+        )
+
+    def entries_of_claims(self, found: Iterable[KeyValue]) -> Mapping[str, int]:
+        """Return the revisions of the claims' entries that a failed transaction found."""
+        names = {claim_key(self.layout, claim): claim for claim, _ in self.taken}
+        return {names[kv.key]: kv.mod_revision for kv in found}
+
+
+def found_keys(result: TxnResult) -> list[KeyValue]:
+    """Return what the lookups of a failed transaction have found."""
+    return [kv for answer in result.answers if isinstance(answer, RangeResult) for kv in answer.kvs]
+
+
+def plan(
+    layout: Layout, write: Write, current: Record | None, form: StoredForm, lease: int, stale: Mapping[str, int]
+) -> Plan:
+    """Plan a write. `lease` is the object's in etcd, 0 without one; `stale` are entries of claims that nobody holds."""
+    held = frozenset[str]() if current is None else current.facts.claims
+    wanted = frozenset[str]() if isinstance(write, Delete) else write.facts.claims
+    return Plan(
+        layout,
+        current,
+        [(one, None if isinstance(one, Delete) else form.encode(one.key, one.value)) for one in (write, *write.also)],
+        lease,
+        [(claim, stale.get(claim, 0)) for claim in sorted(wanted - held)],
+        sorted(held - wanted),
+    )
