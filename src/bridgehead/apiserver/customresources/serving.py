@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 
 import msgspec
 
@@ -26,10 +26,11 @@ from .definitions import (
     schema_of,
     versions_of,
 )
-from .jsonpath import field_names, value_at
+from .jsonpath import field_names
 from .printer_columns import printer_columns
 from .schema import Structural
 from .schema.publishing import definition_2, definition_3, definition_name, list_definition
+from .selectable_fields import selectable_fields
 from .strategy import CustomResourceStrategy
 
 TERMINATING_REFUSAL = "create not allowed while custom resource definition is terminating"
@@ -107,7 +108,7 @@ def _version(crd: JsonObject, version: JsonObject, names: JsonObject, metadata: 
         categories=tuple(names.get("categories") or ()),
         subresources=(*(("status",) if has_status else ()), *(("scale",) if scale else ())),
         strategy=strategy,
-        selectable=dict(map(_selectable, version.get("selectableFields") or ())),
+        selectable=selectable_fields(version),
         warning=_deprecation(crd, version, kind),
         has_generation=True,
         check_name=check_dns1123_subdomain,
@@ -137,19 +138,6 @@ def scale_paths(scale: JsonObject | None) -> ScalePaths | None:
         field_names(scale["statusReplicasPath"]),
         field_names(selector) if selector else None,
     )
-
-
-def _selectable(selectable: JsonObject) -> tuple[str, Callable[[JsonObject], str]]:
-    """Return the name of a selectable field, such as `spec.host`, and a function that reads it."""
-    path = selectable["jsonPath"]
-    return path.removeprefix("."), partial(_selected, field_names(path))
-
-
-def _selected(names: tuple[str, ...], obj: JsonObject) -> str:
-    value = value_at(obj, names)
-    if value is None:
-        return ""
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _deprecation(crd: JsonObject, version: JsonObject, kind: str) -> str:
