@@ -1,0 +1,125 @@
+"""Choice of the member that serves the next call."""
+
+from __future__ import annotations
+
+import asyncio
+
+from .connection import CallFailed, Connection
+from .errors import EtcdError, ForeignCluster, TooOldEtcd, Unavailable, UnusableMember
+from .records import Status
+from .settings import Endpoint, EtcdSettings, parse_endpoints
+from .tls import TlsFiles
+from .versions import is_supported
+
+_CONNECT_SECONDS = 3.0
+
+
+class Members:
+    """The endpoints, of which one is used until it fails; then the next one in their order is tried."""
+
+    def __init__(self, settings: EtcdSettings) -> None:
+        self.endpoints = parse_endpoints(settings)
+        self._tls = TlsFiles(settings)
+        self._timeout = min(_CONNECT_SECONDS, settings.timeout)
+        self._next = 0  # the index of the endpoint to begin with
+        self._current: Connection | None = None
+        self._connections: dict[Endpoint, Connection] = {}
+        self._choosing = asyncio.Lock()
+        self._cluster_id = 0
+
+    async def connection(self) -> Connection:
+        """Return a connection to a member that answers. Raises `EtcdError` if there is none."""
+        if (current := self._current) is not None and current.is_ready():
+            return current
+        async with self._choosing:
+            if (current := self._current) is None or not current.is_ready():
+                current = self._current = await self._choose()
+            return current
+
+    def leave(self, connection: Connection) -> None:
+        """Begin with another member at the next call, because a call on the connection has failed."""
+        if connection is self._current:
+            self._current = None
+            self._next = (self.endpoints.index(connection.endpoint) + 1) % len(self.endpoints)
+
+    async def _choose(self) -> Connection:
+        problems: list[EtcdError] = []
+        leaderless: Connection | None = None
+        for endpoint in self.endpoints[self._next :] + self.endpoints[: self._next]:
+            try:
+                connection, status = await self._connect(endpoint)
+            except EtcdError as error:
+                problems.append(error)
+                continue
+            if status.leader:
+                return connection
+            leaderless = leaderless or connection
+        if leaderless is not None:  # there is an election, or it can serve what needs no leader
+            return leaderless
+        raise _no_member(problems)
+
+    async def _connect(self, endpoint: Endpoint) -> tuple[Connection, Status]:
+        """Return a connection that has just answered. Raises `EtcdError`."""
+        connection = self._connections.get(endpoint)
+        if connection is None or not connection.is_ready():
+            await self._drop(endpoint)
+            connection = self._connections[endpoint] = Connection(endpoint, self._tls)
+        try:
+            status = await connection.status(self._timeout)
+        except CallFailed as failure:
+            await self._drop(endpoint)
+            raise failure.error from None
+        self._check(status)
+        return connection, status
+
+    def _check(self, status: Status) -> None:
+        if not is_supported(status.version):
+            raise TooOldEtcd(f"etcd at {status.endpoint} has the version {status.version}; upgrade it to 3.4 or newer")
+        if status.is_learner:
+            raise UnusableMember(
+                f"etcd at {status.endpoint} is a learner; promote it, or leave it out of the endpoints"
+            )
+        if self._cluster_id and status.cluster_id != self._cluster_id:
+            raise ForeignCluster(
+                f"etcd at {status.endpoint} belongs to the cluster {status.cluster_id:x}, the members before to "
+                f"{self._cluster_id:x}; correct the endpoints, or restart to use the other cluster"
+            )
+        self._cluster_id = status.cluster_id
+
+    async def status(self, url: str) -> Status:
+        """Return the status of one member, also of one that cannot be used. Raises `EtcdError`."""
+        endpoint = next((endpoint for endpoint in self.endpoints if endpoint.url == url), None)
+        if endpoint is None:
+            raise EtcdError(f"{url} is no endpoint of this client; use one of {self.describe()}")
+        connection = self._connections.get(endpoint)
+        is_own = connection is None or not connection.is_ready()
+        if connection is None or is_own:
+            connection = Connection(endpoint, self._tls)
+        try:
+            return await connection.status(self._timeout)
+        except CallFailed as failure:
+            raise failure.error from None
+        finally:
+            if is_own:
+                await connection.close()
+
+    def describe(self) -> str:
+        return ", ".join(endpoint.url for endpoint in self.endpoints)
+
+    async def _drop(self, endpoint: Endpoint) -> None:
+        if (connection := self._connections.pop(endpoint, None)) is not None:
+            await connection.close()
+
+    async def close(self) -> None:
+        for endpoint in list(self._connections):
+            await self._drop(endpoint)
+
+
+def _no_member(problems: list[EtcdError]) -> EtcdError:
+    """Return the error for all endpoints: the first that the operator has to repair, or that none can be reached."""
+    for problem in problems:
+        if not isinstance(problem, Unavailable):
+            return problem
+    if len(problems) == 1:
+        return problems[0]
+    return Unavailable(f"no endpoint of etcd answers: {'; '.join(map(str, problems))}")
