@@ -1,0 +1,347 @@
+"""The store on etcd: several stores on one real etcd, as several API servers have it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+from bridgehead.apiserver.build import api_schema
+from bridgehead.apiserver.resources import build_table
+from bridgehead.apiserver.storedobjects import StoredObjects, layout_of
+from bridgehead.storage import (
+    AlreadyExists,
+    Change,
+    ClaimTaken,
+    Conflict,
+    Create,
+    Delete,
+    Facts,
+    Key,
+    NotFound,
+    StoreBroken,
+    TooOld,
+    ValueTooLarge,
+    Watch,
+)
+from bridgehead.storage.etcd import EtcdSettings, EtcdStoreOptions, open_etcd_store
+from bridgehead.storage.etcd.etcd_store import EtcdStore
+
+from .etcd_server import EtcdCluster
+
+DEADLINE = 60.0
+
+
+@pytest.fixture(scope="module")
+def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdCluster]:
+    with EtcdCluster(tmp_path_factory.mktemp("etcd")).running() as cluster:
+        yield cluster
+
+
+class Stores:
+    """Opens stores on one etcd, each as a server of its own, below a prefix that no other test has."""
+
+    def __init__(self, etcd: EtcdCluster, prefix: str) -> None:
+        self.etcd = etcd
+        self.prefix = prefix
+        self._opened: list[EtcdStore] = []
+
+    async def open(self, **options: Any) -> EtcdStore:
+        table = build_table(service_cidrs=("10.96.0.0/12",), node_port_range=(30000, 32767))
+        settings = EtcdSettings(endpoints=self.etcd.client_urls)
+        layout = layout_of(table, self.prefix)
+        codec = StoredObjects(table, api_schema())
+        store = await open_etcd_store(settings, layout, codec, EtcdStoreOptions(**options))
+        self._opened.append(store)
+        return store
+
+    async def close(self) -> None:
+        for store in self._opened:
+            await store.close()
+
+    def etcdctl(self, *arguments: str) -> str:
+        return self.etcd.etcdctl(*arguments)
+
+    def put(self, path: str, value: str) -> None:
+        self.etcdctl("put", self.prefix + path, value)
+
+    def get(self, path: str) -> str:
+        return self.etcdctl("get", "--print-value-only", self.prefix + path).strip()
+
+
+@pytest.fixture
+async def stores(etcd: EtcdCluster, request: pytest.FixtureRequest) -> AsyncIterator[Stores]:
+    opener = Stores(etcd, f"/{request.node.name}")
+    yield opener
+    await opener.close()
+
+
+def config_map(name: str, namespace: str = "default") -> Key:
+    return Key("configmaps", namespace, name)
+
+
+def value(name: str, namespace: str = "default", **data: str) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": namespace, "uid": f"uid-{name}", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    return {"kind": "ConfigMap", "apiVersion": "v1", "metadata": metadata, "data": data}
+
+
+def service(name: str, *ports: int) -> dict[str, Any]:
+    return {
+        "kind": "Service",
+        "apiVersion": "v1",
+        "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}"},
+        "spec": {
+            "type": "NodePort",
+            "clusterIP": "None",
+            "ports": [
+                {"name": f"p{port}", "port": port, "protocol": "TCP", "targetPort": 80, "nodePort": port}
+                for port in ports
+            ],
+        },
+    }
+
+
+def service_key(name: str) -> Key:
+    return Key("services", "default", name)
+
+
+def port_facts(port: int) -> Facts:
+    return Facts(claims=frozenset({f"nodeport/{port}"}))
+
+
+async def put(store: EtcdStore, name: str, **facts: Any) -> int:
+    return (await store.create(config_map(name), value(name), Facts(**facts))).revision
+
+
+async def take(watch: Watch, count: int) -> list[Change]:
+    changes: list[Change] = []
+    async with asyncio.timeout(DEADLINE):
+        async for batch in watch:
+            changes += batch
+            if len(changes) >= count:
+                return changes
+    raise AssertionError("the watch has ended")
+
+
+async def test_a_write_of_one_server_is_read_by_another_that_catches_up(stores: Stores) -> None:
+    one, other = await stores.open(), await stores.open()
+    created = await one.create(config_map("a"), value("a", x="1"), Facts(labels={"app": "web"}))
+    assert one.get(config_map("a")) == created
+    await other.catch_up()
+    assert other.get(config_map("a")) is not None
+    assert json.loads(created.value)["metadata"]["resourceVersion"] == str(created.revision)
+    assert "resourceVersion" not in json.loads(stores.get("/configmaps/default/a"))["metadata"]
+    updated = await other.update(config_map("a"), value("a", x="2"), Facts(), expected=created.revision)
+    await one.catch_up()
+    found = one.get(config_map("a"))
+    assert found is not None
+    assert (found.revision, json.loads(found.value)["data"]) == (updated.revision, {"x": "2"})
+    gone = await one.delete(config_map("a"), expected=updated.revision)
+    await other.catch_up()
+    assert other.get(config_map("a")) is None
+    assert json.loads(gone.value)["metadata"]["resourceVersion"] == str(gone.revision)
+
+
+async def test_what_a_server_has_not_seen_yet_is_compared_by_etcd(stores: Stores) -> None:
+    """Both servers write at once, so that neither has seen the other's write when it begins its own."""
+    one, other = await stores.open(), await stores.open()
+    outcomes = await asyncio.gather(put(one, "a"), put(other, "a"), return_exceptions=True)
+    assert sorted(type(outcome) for outcome in outcomes if not isinstance(outcome, int)) == [AlreadyExists]
+    made = next(outcome for outcome in outcomes if isinstance(outcome, int))
+    for store in (one, other):
+        await store.catch_up()
+    changed = await asyncio.gather(
+        one.update(config_map("a"), value("a", n="1"), Facts(), expected=made),
+        other.update(config_map("a"), value("a", n="2"), Facts(), expected=made),
+        return_exceptions=True,
+    )
+    assert sorted(type(outcome).__name__ for outcome in changed) == ["Conflict", "Record"]
+    removed = await asyncio.gather(one.delete(config_map("a")), other.delete(config_map("a")), return_exceptions=True)
+    assert sorted(type(outcome).__name__ for outcome in removed) == ["NotFound", "Record"]
+    with pytest.raises(NotFound):
+        await one.update(config_map("a"), value("a"), Facts(), expected=made)
+    again = await put(one, "a")
+    with pytest.raises(Conflict):
+        await one.delete(config_map("a"), expected=made)
+    assert again > made
+
+
+async def test_a_claim_has_one_holder_whoever_asks(stores: Stores) -> None:
+    one, other = await stores.open(), await stores.open()
+    outcomes = await asyncio.gather(
+        *(
+            store.create(service_key(f"s{i}"), service(f"s{i}", 30080), port_facts(30080))
+            for i, store in enumerate((one, other) * 4)
+        ),
+        return_exceptions=True,
+    )
+    assert sorted(type(outcome).__name__ for outcome in outcomes) == ["ClaimTaken"] * 7 + ["Record"]
+    assert one.is_claimed("nodeport/30080")
+    holder = next(record.key for record in one.list("services"))
+    await one.delete(holder)
+    await other.catch_up()
+    assert not other.is_claimed("nodeport/30080")
+    await other.create(service_key("next"), service("next", 30080), port_facts(30080))
+
+
+async def test_a_claim_without_a_holder_is_taken_over(stores: Stores) -> None:
+    """As when a server ended between two transactions, or another program deleted the object."""
+    store = await stores.open()
+    stores.put("/bridgehead/claims/nodeport/30081", f"{stores.prefix}/services/specs/default/gone")
+    await store.create(service_key("a"), service("a", 30081), port_facts(30081))
+    assert stores.get("/bridgehead/claims/nodeport/30081") == f"{stores.prefix}/services/specs/default/a"
+
+
+async def test_claims_of_objects_that_others_wrote_are_rebuilt(stores: Stores) -> None:
+    stores.put("/services/specs/default/theirs", json.dumps(service("theirs", 30082)))
+    stores.put("/bridgehead/claims/nodeport/30083", "whoever")
+    store = await stores.open()
+    with pytest.raises(ClaimTaken):
+        await store.create(service_key("ours"), service("ours", 30082), port_facts(30082))
+    deadline = time.monotonic() + DEADLINE
+    wanted = {"30082": f"{stores.prefix}/services/specs/default/theirs", "30083": ""}
+    while {port: stores.get(f"/bridgehead/claims/nodeport/{port}") for port in wanted} != wanted:
+        assert time.monotonic() < deadline, "the claims have not been repaired"
+        await asyncio.sleep(0.05)
+
+
+async def test_more_claims_than_a_transaction_has_room_for(stores: Stores) -> None:
+    one, other = await stores.open(), await stores.open()
+    claims = frozenset(f"nodeport/{port}" for port in range(31000, 31250))
+    made = await one.create(service_key("wide"), service("wide", *range(31000, 31250)), Facts(claims=claims))
+    await other.catch_up()
+    with pytest.raises(ClaimTaken):
+        await other.create(service_key("late"), service("late", 31249), port_facts(31249))
+    await one.update(service_key("wide"), service("wide", 31000), port_facts(31000), expected=made.revision)
+    await one.create(service_key("a"), service("a", 31001), port_facts(31001))
+
+
+async def test_companions_are_written_with_their_object_or_not_at_all(stores: Stores) -> None:
+    one, other = await stores.open(), await stores.open()
+
+    def address(name: str) -> Create:
+        obj = {"kind": "IPAddress", "apiVersion": "networking.k8s.io/v1", "metadata": {"name": name}, "spec": {}}
+        return Create(Key("ipaddresses.networking.k8s.io", "", name), obj, Facts(), claim=f"clusterip/{name}")
+
+    made = await one.create(config_map("a"), value("a"), Facts(), also=(address("10.96.0.7"),))
+    companion = one.get(Key("ipaddresses.networking.k8s.io", "", "10.96.0.7"))
+    assert companion is not None
+    assert companion.revision == made.revision
+    with pytest.raises(ClaimTaken, match="clusterip"):
+        await other.create(config_map("b"), value("b"), Facts(), also=(address("10.96.0.8"), address("10.96.0.7")))
+    await other.catch_up()
+    assert other.get(config_map("b")) is None
+    assert other.count("ipaddresses.networking.k8s.io") == 1
+    gone = Delete(Key("ipaddresses.networking.k8s.io", "", "10.96.0.7"), None)
+    missing = Delete(Key("ipaddresses.networking.k8s.io", "", "10.96.0.9"), None)
+    await other.delete(config_map("a"), also=(gone, missing))
+    assert other.count("ipaddresses.networking.k8s.io") == 0
+
+
+async def test_watchers_of_all_servers_see_every_change_once_and_in_order(stores: Stores) -> None:
+    several = [await stores.open() for _ in range(3)]
+    watches = [store.watch("configmaps", since=store.revision) for store in several]
+
+    async def write(number: int) -> None:
+        store = several[number % 3]
+        made = await store.create(config_map(f"c{number}"), value(f"c{number}", n="1"), Facts())
+        changed = await store.update(made.key, value(f"c{number}", n="2"), Facts(), expected=made.revision)
+        await store.delete(made.key, expected=changed.revision)
+
+    await asyncio.gather(*(write(number) for number in range(60)))
+    seen = [await take(watch, 180) for watch in watches]
+    told = [[(c.type, c.record.key, c.record.revision, c.record.value) for c in changes] for changes in seen]
+    assert told[0] == told[1] == told[2]
+    revisions = [change.record.revision for change in seen[0]]
+    assert revisions == sorted(set(revisions))
+    for changes in seen:
+        assert all((c.previous is None) == (c.type == "ADDED") for c in changes)
+
+
+async def test_a_new_server_knows_the_history_before_its_start(stores: Stores) -> None:
+    one = await stores.open()
+    since = one.revision
+    for number in range(5):
+        await put(one, f"c{number}")
+    middle = one.revision
+    await one.delete(config_map("c0"))
+    late = await stores.open()
+    changes = late.watch("configmaps", since=since).pending()
+    assert [(c.type, c.record.key.name) for c in changes] == [
+        *(("ADDED", f"c{number}") for number in range(5)),
+        ("DELETED", "c0"),
+    ]
+    assert [record.key.name for record in late.list_at(middle, "configmaps")] == [f"c{number}" for number in range(5)]
+
+
+async def test_compacted_history_is_too_old_and_the_rest_is_served(stores: Stores) -> None:
+    one = await stores.open()
+    since = one.revision
+    for number in range(5):
+        await put(one, f"c{number}")
+    newest = one.revision
+    stores.etcdctl("compact", str(newest - 1))
+    late = await stores.open()
+    assert late.count("configmaps") == 5
+    with pytest.raises(TooOld):
+        late.watch("configmaps", since=since)
+    assert len(late.watch("configmaps", since=newest - 1).pending()) == 1
+
+
+async def test_keys_of_other_programs_do_not_keep_readers_waiting(stores: Stores) -> None:
+    store = await stores.open()
+    await put(store, "a")
+    for number in range(3):
+        stores.etcdctl("put", f"/elsewhere/{number}", "x")
+        async with asyncio.timeout(DEADLINE):
+            await store.catch_up()
+    assert store.count("configmaps") == 1
+
+
+async def test_a_value_that_is_no_object_is_named_and_the_rest_is_served(
+    stores: Stores, caplog: pytest.LogCaptureFixture
+) -> None:
+    stores.put("/configmaps/default/broken", "{")
+    stores.put("/configmaps/default/good", json.dumps(value("good")))
+    stores.put("/ranges/servicenodeports", "kube-apiserver's own")
+    store = await stores.open()
+    assert [record.key.name for record in store.list("configmaps")] == ["good"]
+    assert f"{stores.prefix}/configmaps/default/broken" in caplog.text
+    with pytest.raises(AlreadyExists):
+        await put(store, "broken")
+    stores.put("/configmaps/default/good", "not JSON")
+    await store.catch_up()
+    assert store.list("configmaps") == []
+    stores.put("/configmaps/default/good", json.dumps(value("good", mended="yes")))
+    await store.catch_up()
+    assert len(store.list("configmaps")) == 1
+    assert len(store.unreadable) == 1
+
+
+async def test_an_object_with_a_lifetime_is_deleted_by_etcd(stores: Stores) -> None:
+    store = await stores.open(lifetimes={"configmaps": 1})
+    watch = store.watch("configmaps", since=store.revision)
+    made = await put(store, "short")
+    changes = await take(watch, 2)
+    assert [change.type for change in changes] == ["ADDED", "DELETED"]
+    assert changes[1].record.revision > made
+
+
+async def test_an_object_that_is_too_large_is_refused(stores: Stores) -> None:
+    store = await stores.open()
+    with pytest.raises(ValueTooLarge):
+        await store.create(config_map("a"), value("a", x="1" * 2000), Facts(), max_bytes=1000)
+    with pytest.raises(ValueTooLarge):
+        await store.create(config_map("a"), value("a", x="1" * 2_000_000), Facts())
+    assert store.count("configmaps") == 0
+
+
+async def test_a_closed_store_refuses_writes(stores: Stores) -> None:
+    store = await stores.open()
+    await store.close()
+    with pytest.raises(StoreBroken):
+        await put(store, "a")
