@@ -48,7 +48,7 @@ down: .venv/.prepared
 # The other tests are collected beside the unit tests: their compiled files are then there for all workers.
 test: .venv/.tested
 	@scripts/install-helm
-	@scripts/system-packages nft iptables-restore ip conntrack curl kubectl dig host busybox linux.uml modprobe cc ipvsadm ipset perl newuidmap zsh fish bird tc keepalived docker-registry umoci buildah chromium /usr/lib/frr/bgpd
+	@scripts/system-packages nft iptables-restore ip conntrack curl kubectl dig host busybox linux.uml modprobe cc ipvsadm ipset perl newuidmap zsh fish bird tc keepalived docker-registry umoci buildah chromium etcd etcdctl /usr/lib/frr/bgpd
 ifdef TESTS
 	@BRIDGEHEAD_REQUIRE_TOOLS=1 $(PYTHON) -m pytest $(SLOWEST) $(TESTS)
 else
@@ -69,7 +69,7 @@ check: .venv/.tested
 	@$(PYTHON) -m pytest -q tests/unit/test_architecture.py
 
 bench: .venv/.tested
-	@scripts/system-packages nft iptables-restore ip curl kubectl dnsperf linux.uml modprobe cc bird keepalived docker-registry skopeo umoci busybox
+	@scripts/system-packages nft iptables-restore ip curl kubectl dnsperf linux.uml modprobe cc bird keepalived docker-registry skopeo umoci busybox etcd
 	@$(PYTHON) -m benchmarks
 
 chaos: .venv/.tested

@@ -87,7 +87,12 @@ async def finish(connection: HttpToolsProtocol) -> None:
 ROOT = Path(__file__).parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 PROJECT, BUILD = PYPROJECT["project"], PYPROJECT["build-system"]["requires"]
-REQUIREMENTS = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["dev"], *BUILD]
+REQUIREMENTS = [
+    *PROJECT["dependencies"],
+    *PROJECT["optional-dependencies"]["dev"],
+    *PROJECT["optional-dependencies"]["etcd"],
+    *BUILD,
+]
 LOCKED = {
     canonicalize_name(name): version
     for name, _, version in (

@@ -29,7 +29,7 @@ class Authentication:
         return await self.authorized(connection, once)
 
     async def authorized(self, connection: Connection, attempt: Callable[[Metadata], Any]) -> Any:
-        """Return what `attempt` returns with the token as metadata; try once more with a new token if etcd wants one."""
+        """Return what `attempt` returns with the token as metadata; try once more with a new one if etcd wants it."""
         if not self._user:
             return await attempt(())
         token = self._token

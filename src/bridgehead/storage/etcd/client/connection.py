@@ -28,7 +28,7 @@ Metadata = tuple[tuple[str, str], ...]
 MAX_ANSWER_BYTES = 64 * 2**20
 
 # etcd ends a connection with "too_many_pings" whose pings are less than 5 s apart (--grpc-keepalive-min-time), so the
-# pings are a little slower. Data that is not acknowledged for KEEPALIVE_TIMEOUT ends the connection in any case, because
+# pings are a little slower. Data that is not acknowledged for KEEPALIVE_TIMEOUT ends the connection in any case, as
 # gRPC sets TCP_USER_TIMEOUT to it.
 KEEPALIVE_SECONDS = 5.5
 KEEPALIVE_TIMEOUT = 2.0

@@ -5,7 +5,8 @@ Unavailable         no endpoint answers, or the connection of a watch has ended;
   Overloaded        etcd has too many requests in progress
   UnusableMember    the member is a learner or does not serve the request
 OutcomeUnknown      a write was sent and its answer was lost; the caller reads the keys to learn the outcome
-Compacted           the revision, or the start of a watch, has been compacted; `compact_revision` is the oldest left, 0: unknown
+Compacted           the revision, or the start of a watch, has been compacted; `compact_revision` is the oldest left
+                    (0: unknown)
 FutureRevision      etcd has not reached the revision
 NoSpace             the quota of etcd's database is full
 Corrupt             etcd found that its members' data differ

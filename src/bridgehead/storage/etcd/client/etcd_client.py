@@ -25,8 +25,8 @@ PAGE_LIMIT = 500
 class EtcdClient:
     """A client with one connection to one of several members. Owners call `close`.
 
-    Every method raises `EtcdError`s. One endpoint is used until it fails. Calls that may be repeated are then tried once at
-    each of the others.
+    Every method raises `EtcdError`s. One endpoint is used until it fails. Calls that may be repeated are then tried
+    once at each of the others.
     """
 
     def __init__(self, settings: EtcdSettings) -> None:
@@ -58,8 +58,8 @@ class EtcdClient:
     ) -> RangeResult:
         """Read a key, or those from `key` up to `end`, which is not part of the range.
 
-        `revision` 0: the newest. `limit` 0: all. `serializable`: as this member knows the store, perhaps an older state.
-        Raises `Compacted` or `FutureRevision` for the revision, `AnswerTooLarge` beyond 64 MiB.
+        `revision` 0: the newest. `limit` 0: all. `serializable`: the state that this member knows, perhaps
+        an older one. Raises `Compacted` or `FutureRevision` for the revision, `AnswerTooLarge` beyond 64 MiB.
         """
         request = pb.RangeRequest(
             key=key,
@@ -126,7 +126,8 @@ class EtcdClient:
 
     async def lease_keep_alive(self, lease: int) -> int:
         """Renew a lease once; return its remaining seconds, 0 when it is gone."""
-        return await self._repeatable(lambda c: self._keep_alive(c, lease))
+        remaining: int = await self._repeatable(lambda c: self._keep_alive(c, lease))
+        return remaining
 
     async def _keep_alive(self, connection: Connection, lease: int) -> int:
         async def attempt(metadata: Metadata) -> int:

@@ -25,7 +25,7 @@ class RangeResult(NamedTuple):
     revision: int  # of etcd's store when it answered, also when the range was read at an older one
     kvs: list[KeyValue]
     more: bool
-    count: int
+    count: int  # type: ignore[assignment]  # tuples have a method of this name
 
 
 class PutAnswer(NamedTuple):

@@ -21,9 +21,9 @@ class EtcdWatch:
 
         async for batch in watch: ...
 
-    The iteration ends with `Compacted`, or with another `EtcdError` (`Unavailable` when the connection ends); the caller goes
-    on with a new watch after the last revision that it received. One task may iterate. A task that is cancelled while it
-    waits for a batch ends the watch.
+    The iteration ends with `Compacted`, or with another `EtcdError` (`Unavailable` when the connection ends); the
+    caller goes on with a new watch after the last revision that it received. One task may iterate. A task that is
+    cancelled while it waits for a batch ends the watch.
     """
 
     def __init__(self, connection: Connection, call: Any) -> None:
