@@ -26,7 +26,7 @@ from bridgehead.storage import Facts
 from bridgehead.storage.etcd import Undecodable
 
 from .older_versions import OLDER_VERSIONS, OlderVersion
-from .values import decode_json, named, without_version
+from .values import decode_json, differ_by_zeros, named, without_version
 
 # Kinds that Kubernetes never stores in protobuf.
 _ALWAYS_JSON = frozenset({"customresourcedefinitions.apiextensions.k8s.io", "apiservices.apiregistration.k8s.io"})
@@ -68,7 +68,8 @@ class StoredKind:
 
     def decode(self, stored: bytes) -> tuple[JsonObject, Facts]:
         """Return an object as it is served, and its facts. Raises `Undecodable`."""
-        value = self._from_protobuf(stored) if stored.startswith(MAGIC) else decode_json(stored)
+        is_json = not stored.startswith(MAGIC)
+        value = decode_json(stored) if is_json else self._from_protobuf(stored)
         older = self._version_of(value)
         is_plain = older is None and b"null" not in stored
         bare = value if is_plain else copied(value)
@@ -82,8 +83,10 @@ class StoredKind:
         except ApiStatus as refused:
             raise Undecodable(f"{self._resource.kind}: {refused}") from refused
         write_nulls(obj, self._nulls)
-        # What this server stored comes back with its fields in their order.
-        return (value if obj == value else self._typed(obj, self._resource.api_version)), facts
+        # JSON that this server stored comes back as it was: with its fields in their order, and with its zero values.
+        if obj == value or (is_json and older is None and differ_by_zeros(obj, value)):
+            return value, facts
+        return self._typed(obj, self._resource.api_version), facts
 
     def _conforming(self, value: JsonObject) -> JsonObject:
         drop_nulls(value, self._nulls)
@@ -131,7 +134,9 @@ class StoredKind:
         return shape
 
     def _typed(self, obj: JsonObject, api_version: str) -> JsonObject:
-        """Return an object that begins with its kind and version, as those that Kubernetes stores."""
+        """Return an object with its kind and version, as those that Kubernetes stores."""
+        if obj.get("kind") == self._resource.kind and obj.get("apiVersion") == api_version:
+            return obj
         return {"kind": self._resource.kind, "apiVersion": api_version} | {
             name: value for name, value in obj.items() if name not in ("kind", "apiVersion")
         }

@@ -5,6 +5,8 @@ Pure: no I/O, no clock, no randomness.
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from bridgehead.apiserver.resource import JsonObject
@@ -51,3 +53,15 @@ def named(obj: JsonObject, *, namespaced: bool) -> None:
         raise Undecodable("metadata.name is missing")
     if namespaced and not metadata.get("namespace"):
         raise Undecodable("metadata.namespace is missing")
+
+
+def differ_by_zeros(less: Any, more: Any) -> bool:
+    """Whether two values are equal but for fields of `more` with a zero value: 0, false, "", an empty list or map."""
+    if type(less) is dict and type(more) is dict:
+        return less.keys() <= more.keys() and all(
+            differ_by_zeros(less[name], value) if name in less else not value and value is not None
+            for name, value in more.items()
+        )
+    if type(less) is list and type(more) is list:
+        return len(less) == len(more) and all(map(differ_by_zeros, less, more))
+    return type(less) is type(more) and bool(less == more)

@@ -19,8 +19,9 @@ from bridgehead.storage.records import Key
 DEFAULT_PREFIX = "/registry"
 
 _OWN = "bridgehead"
-# Paths that are not the resource's plural.
+# Paths that are not the resource's plural. Kubernetes stores no ComponentStatuses.
 _PATHS = {
+    "componentstatuses": f"{_OWN}/componentstatuses",
     "services": "services/specs",
     "endpoints": "services/endpoints",
     "nodes": "minions",
@@ -28,7 +29,6 @@ _PATHS = {
     "ingresses.networking.k8s.io": "ingress",
     "customresourcedefinitions.apiextensions.k8s.io": "apiextensions.k8s.io/customresourcedefinitions",
     "apiservices.apiregistration.k8s.io": "apiregistration.k8s.io/apiservices",
-    "componentstatuses": f"{_OWN}/componentstatuses",  # which Kubernetes does not store
 }
 
 
