@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from bridgehead.media_types import JSON
-from bridgehead.storage import StoreBroken
+from bridgehead.storage import OutcomeUnknown, StoreAway, StoreBroken
 
 from .access.authentication import Authenticator
 from .access.authorization import Authorizer, refusal
@@ -31,7 +31,9 @@ from .errors import (
     bad_request,
     internal_error,
     not_found_path,
+    outcome_unknown,
     unauthorized,
+    unavailable,
 )
 from .exchange import Exchange
 from .flowcontrol.control import FlowControl, is_long_running
@@ -197,6 +199,12 @@ class Application:
             return _TOO_MANY
         except RecursionError:
             return _refusal(bad_request("the body is nested too deeply"))
+        except StoreAway as error:
+            log.warning("%s: %s", exchange, error)
+            return _refusal(unavailable(str(error), retry_after_seconds=1))
+        except OutcomeUnknown as error:
+            log.warning("%s: %s", exchange, error)
+            return _refusal(outcome_unknown(str(error)))
         except StoreBroken as error:
             log.error("%s: %s", exchange, error)
             return _refusal(internal_error(str(error)))

@@ -325,6 +325,11 @@ def timed_out() -> TimedOut:
     return TimedOut("the allotted", headers=((b"connection", b"close"),))
 
 
+def outcome_unknown(why: str) -> ApiStatus:
+    """A write that may have been carried out or not (`NewTimeoutError`)."""
+    return ApiStatus(504, "Timeout", f"Timeout: {why}")
+
+
 def unavailable(why: str, *, retry_after_seconds: int = 0) -> ApiStatus:
     """The server cannot answer now. Clients repeat the request by themselves if the answer contains a time."""
     details = {"retryAfterSeconds": retry_after_seconds} if retry_after_seconds else None

@@ -8,6 +8,8 @@ ValueTooLarge     create, update: the encoded object is larger than the writer a
 TooOld            watch: the history does not reach back to the revision
 Overflow          reading a watch: the reader was too slow and has been dropped
 StoreBroken       the disk refused a write, or the file is not a store's; nothing was acknowledged
+  StoreAway       the store cannot be reached now, and nothing was written
+  OutcomeUnknown  the connection to the store was lost during a write, which may be carried out or not
   StoreDamaged    the file's content is not what was written; the file is left unchanged
 """
 
@@ -43,6 +45,12 @@ class Overflow(StorageError): ...
 
 
 class StoreBroken(StorageError): ...
+
+
+class StoreAway(StoreBroken): ...
+
+
+class OutcomeUnknown(StoreBroken): ...
 
 
 class StoreDamaged(StoreBroken): ...

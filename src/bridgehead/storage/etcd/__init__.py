@@ -6,6 +6,9 @@
     freshness     reads that see all that was acknowledged before them
     transactions  writes as etcd's comparisons and operations
     claims        addresses and ports that one object holds, as keys of etcd
+    health        what is wrong with etcd
+    patience      waiting for etcd while it elects a leader, and its errors as the store's
+    server_leases the API servers that are alive
     leases        objects with a lifetime
     compaction    the end of etcd's history
     stored_form   objects as bytes: encoded, perhaps encrypted

@@ -15,6 +15,7 @@ import logging
 import time
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from bridgehead.storage.errors import AlreadyExists, ClaimTaken, Conflict, NotFound, StoreBroken, ValueTooLarge
 from bridgehead.storage.memory import MemoryStore
@@ -22,18 +23,21 @@ from bridgehead.storage.records import Change, Create, Delete, Facts, JsonObject
 from bridgehead.storage.state import as_of, encode
 
 from .claims import repair_claims
-from .client.errors import EtcdError, TooLarge
+from .client import errors
+from .client.errors import EtcdError
 from .client.etcd_client import EtcdClient
 from .client.records import Event
 from .codec import ObjectCodec, Undecodable
 from .compaction import compact_periodically
 from .following import Entry, Follower
 from .freshness import Freshness
+from .health import Health
 from .layout import Layout
 from .leases import Leases
 from .options import EtcdStoreOptions
+from .patience import patiently, store_error
 from .stored_form import StoredForm
-from .transactions import Plan, found_keys, plan
+from .transactions import Plan, plan
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +68,7 @@ class EtcdStore(MemoryStore):
         self._options = options
         self._form = StoredForm(layout, codec, options.encryption)
         self._freshness = Freshness(client, layout.own_prefix())
+        self._health = Health(client, layout.own_prefix())
         self._leases = Leases(client)
         definitions = layout.resource_prefix(_DEFINITIONS)
         self._follower = Follower(client, layout.prefix, definitions, self)
@@ -77,6 +82,7 @@ class EtcdStore(MemoryStore):
         await self._follower.load()
         self._spawn(self._follower.run())
         self._spawn(self._freshness.run(self._follower.request_progress))
+        self._spawn(self._health.run())
         await self._freshness.catch_up()
         self._spawn(self._repair_claims())
         if self._options.compaction_seconds:
@@ -99,16 +105,16 @@ class EtcdStore(MemoryStore):
 
     @property
     def failure(self) -> str | None:
-        return self._follower.failure
+        return self._follower.failure or self._health.problem
 
     def is_stale(self, key: Key) -> bool:
         return key in self._form.stale
 
     async def catch_up(self) -> None:
         try:
-            await self._freshness.catch_up()
+            await patiently(self._freshness.catch_up)
         except EtcdError as error:
-            raise StoreBroken(str(error)) from error
+            raise store_error(error) from error
 
     # --- what etcd shows
 
@@ -187,14 +193,12 @@ class EtcdStore(MemoryStore):
         stale: dict[str, int] = {}
         try:
             for _ in range(_ATTEMPTS):
-                record = await self._attempt(write, stale)
+                record = await patiently(partial(self._attempt, write, stale))
                 if record is not None:
                     self.on_commit(time.perf_counter() - began)
                     return record
-        except TooLarge as error:
-            raise ValueTooLarge(str(error)) from error
         except EtcdError as error:
-            raise StoreBroken(str(error)) from error
+            raise store_error(error) from error
         raise Conflict(f"{_name(write.key)} changes as fast as it is written")
 
     async def _attempt(self, write: Write, stale: dict[str, int]) -> Record | None:
@@ -208,10 +212,16 @@ class EtcdStore(MemoryStore):
         _check_size(write, planned)
         with self._expecting(planned) as expected:
             for transaction in planned.transactions():
-                result = await self._client.txn(transaction.compares, transaction.operations, transaction.lookups)
+                try:
+                    result = await self._client.txn(transaction.compares, transaction.operations, transaction.lookups)
+                except errors.OutcomeUnknown:
+                    await self.catch_up()
+                    if expected.record is not None:
+                        return expected.record
+                    raise
                 await self._freshness.wait_for(result.revision)
                 if not result.succeeded:
-                    stale.update(planned.entries_of_claims(found_keys(result)))
+                    stale.update(transaction.found_claims(result))
                     return None
         if isinstance(write, Delete):
             return None if current is None else as_of(current, result.revision)

@@ -8,7 +8,7 @@ Pure: no I/O, no clock, no randomness.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from bridgehead.storage.records import Delete, Record, Write
@@ -27,11 +27,17 @@ MOST_CLAIMS = 100
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """One transaction. `lookups` are carried out when it fails."""
+    """One transaction. `lookups` are carried out when it fails, for the entries of the claims that it takes."""
 
     compares: Sequence[Compare]
     operations: Sequence[RequestOp]
     lookups: Sequence[RequestOp]
+    entries: Mapping[bytes, str]
+
+    def found_claims(self, result: TxnResult) -> Mapping[str, int]:
+        """Return the revision of each claim's entry after the transaction has failed, 0 for one that is not there."""
+        found = {self.entries[kv.key]: kv.mod_revision for kv in found_keys(result)}
+        return dict.fromkeys(self.entries.values(), 0) | found
 
 
 @dataclass(slots=True)
@@ -70,7 +76,7 @@ class Plan:
         yield self._transaction(compares, operations, self.taken[first:])
 
     def _transaction(
-        self, compares: list[Compare], operations: list[RequestOp], taken: Iterable[tuple[str, int]]
+        self, compares: list[Compare], operations: list[RequestOp], taken: Sequence[tuple[str, int]]
     ) -> Transaction:
         holder = self.layout.etcd_key(self.stored[0][0].key)
         entries = [(claim_key(self.layout, claim), revision) for claim, revision in taken]
@@ -78,12 +84,8 @@ class Plan:
             [*compares, *(mod_revision_equals(key, revision) for key, revision in entries)],
             [*operations, *(put(key, holder) for key, _ in entries)],
             [get(key) for key, _ in entries],
+            {claim_key(self.layout, claim): claim for claim, _ in taken},
         )
-
-    def entries_of_claims(self, found: Iterable[KeyValue]) -> Mapping[str, int]:
-        """Return the revisions of the claims' entries that a failed transaction found."""
-        names = {claim_key(self.layout, claim): claim for claim, _ in self.taken}
-        return {names[kv.key]: kv.mod_revision for kv in found}
 
 
 def found_keys(result: TxnResult) -> list[KeyValue]:
