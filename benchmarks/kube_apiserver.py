@@ -29,9 +29,14 @@ def why_missing() -> str:
 
 @dataclass
 class KubeApiServer:
-    """Both processes; `directory` has the files of `apiserver_process.write_files`. Owners call `close`."""
+    """Both processes; `directory` has the files of `apiserver_process.write_files`. Owners call `close`.
+
+    `etcd` is the URL of an etcd that runs already, in place of an own one. `options` are further ones of the server.
+    """
 
     directory: Path
+    etcd: str = ""
+    options: dict[str, object] = field(default_factory=dict)
     _held: list[socket.socket] = field(default_factory=lambda: [hold_port() for _ in range(3)])
     _processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
@@ -61,22 +66,23 @@ class KubeApiServer:
         """Start them and wait until they are ready. Raises RuntimeError with the end of the log."""
         here = self.directory
         client, peer = (f"http://127.0.0.1:{held.getsockname()[1]}" for held in self._held[1:])
-        self._run(
-            "etcd",
-            **{
-                "data-dir": here / "etcd",
-                "listen-client-urls": client,
-                "advertise-client-urls": client,
-                "listen-peer-urls": peer,
-                "initial-advertise-peer-urls": peer,
-                "initial-cluster": f"default={peer}",
-                "quota-backend-bytes": 8 * 2**30,
-            },
-        )
+        if not self.etcd:
+            self._run(
+                "etcd",
+                **{
+                    "data-dir": here / "etcd",
+                    "listen-client-urls": client,
+                    "advertise-client-urls": client,
+                    "listen-peer-urls": peer,
+                    "initial-advertise-peer-urls": peer,
+                    "initial-cluster": f"default={peer}",
+                    "quota-backend-bytes": 8 * 2**30,
+                },
+            )
         self._run(
             str(KUBE_APISERVER),
             **{
-                "etcd-servers": client,
+                "etcd-servers": self.etcd or client,
                 "secure-port": self.port,
                 "bind-address": "127.0.0.1",
                 "advertise-address": "10.0.0.1",
@@ -89,6 +95,7 @@ class KubeApiServer:
                 "service-account-issuer": "https://kubernetes.default.svc",
                 "service-cluster-ip-range": "10.96.0.0/12",
                 "authorization-mode": "RBAC",
+                **self.options,
             },
         )
         deadline = time.monotonic() + _DEADLINE
