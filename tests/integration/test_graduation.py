@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from benchmarks.kube_apiserver import KubeApiServer, why_missing
 
 from .apiserver_process import ServerProcess, write_files
