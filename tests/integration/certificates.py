@@ -27,27 +27,45 @@ class Authority:
         (directory / "ca.crt").write_bytes(certificate)
         (directory / "ca.key").write_bytes(self._key.private_bytes(PEM, PKCS8, serialization.NoEncryption()))
 
-    def issue(self, file: str, common_name: str, *organizations: str, serves: str = "") -> None:
-        """Write `file`.crt and `file`.key, for a server on 127.0.0.1, of the DNS name `serves`, and for a client."""
+    def issue(
+        self,
+        file: str,
+        common_name: str,
+        *organizations: str,
+        serves: str = "",
+        until: datetime.datetime | None = None,
+    ) -> None:
+        """Write `file`.crt and `file`.key, for a server on 127.0.0.1, of the DNS name `serves`, and for a client.
+
+        The certificate is valid until a day from now if `until` is None.
+        """
         key = ec.generate_private_key(ec.SECP256R1())
         attributes = [x509.NameAttribute(NameOID.COMMON_NAME, common_name)]
         attributes += [x509.NameAttribute(NameOID.ORGANIZATION_NAME, name) for name in organizations]
-        certificate = self._certificate(x509.Name(attributes), key.public_key(), is_ca=False, serves=serves)
+        certificate = self._certificate(
+            x509.Name(attributes), key.public_key(), is_ca=False, serves=serves, until=until
+        )
         (self.directory / f"{file}.crt").write_bytes(certificate)
         (self.directory / f"{file}.key").write_bytes(key.private_bytes(PEM, PKCS8, serialization.NoEncryption()))
 
     def _certificate(
-        self, subject: x509.Name, key: ec.EllipticCurvePublicKey, *, is_ca: bool, serves: str = ""
+        self,
+        subject: x509.Name,
+        key: ec.EllipticCurvePublicKey,
+        *,
+        is_ca: bool,
+        serves: str = "",
+        until: datetime.datetime | None = None,
     ) -> bytes:
-        now = datetime.datetime.now(datetime.UTC)
+        end = until or datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=1)
         builder = (
             x509.CertificateBuilder()
             .subject_name(subject)
             .issuer_name(self._name)
             .public_key(key)
             .serial_number(x509.random_serial_number())
-            .not_valid_before(now - datetime.timedelta(hours=1))
-            .not_valid_after(now + datetime.timedelta(days=1))
+            .not_valid_before(end - datetime.timedelta(hours=25))
+            .not_valid_after(end)
             .add_extension(x509.BasicConstraints(is_ca, None), critical=True)
         )
         if not is_ca:

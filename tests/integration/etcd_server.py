@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import functools
 import http.client
+import os
 import shutil
 import signal
 import socket
@@ -99,10 +101,17 @@ class EtcdMember:
                 raise RuntimeError(f"{self.name} does not serve:\n{self.log.read_text()[-3000:]}")
             time.sleep(0.05)
 
-    def send_signal(self, number: int) -> None:
-        """Send a signal, such as SIGSTOP to make a member hang."""
+    def pause(self) -> None:
+        """Make the member hang, with its connections open; return when all its threads have stopped."""
+        os.kill(self.pid, signal.SIGSTOP)
+        deadline = time.monotonic() + DEADLINE
+        while any(_state(task) != "T" for task in Path(f"/proc/{self.pid}/task").iterdir()):
+            assert time.monotonic() < deadline, f"{self.name} does not stop"
+            time.sleep(0.001)
+
+    def resume(self) -> None:
         if self._process is not None:
-            self._process.send_signal(number)
+            self._process.send_signal(signal.SIGCONT)
 
     def stop(self, number: int = signal.SIGTERM) -> None:
         """End the process, in order or by SIGKILL; it may be started again with its data."""
@@ -131,13 +140,15 @@ class EtcdCluster:
     """Members of one cluster, each a process on loopback. Owners call `close`, or use `running`.
 
     `directory` gets certificates: with `tls`, `ca.crt`, `etcd.crt` of the members and `client.crt` of clients, which
-    must have one. `options` are further ones of `etcd`, such as {"quota-backend-bytes": 2**24}.
+    must have one (and `expired.crt`, of a client as well).
+    `options` are further ones of `etcd`, such as {"quota-backend-bytes": 2**24}.
     """
 
     directory: Path
     size: int = 1
     tls: bool = False
     options: dict[str, object] = field(default_factory=dict)
+    certificate_until: datetime.datetime | None = None  # the end of the members' certificate; None: tomorrow
     members: list[EtcdMember] = field(default_factory=list)
     _data: Path = field(default_factory=Path)
 
@@ -147,7 +158,9 @@ class EtcdCluster:
         self.members = [EtcdMember(f"etcd{number}", self._data, scheme) for number in range(self.size)]
         if self.tls:
             authority = Authority(self.directory)
-            authority.issue("etcd", "etcd")
+            yesterday = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=1)
+            authority.issue("etcd", "etcd", until=self.certificate_until)
+            authority.issue("expired", "client", until=yesterday)
             authority.issue("client", "client")
             self.options = {
                 "cert-file": self.directory / "etcd.crt",
@@ -209,6 +222,11 @@ class EtcdCluster:
         with contextlib.closing(self):
             self.start()
             yield self
+
+
+def _state(task: Path) -> str:
+    """Return the state of a thread by its directory in /proc."""
+    return (task / "stat").read_text().rpartition(") ")[2][0]
 
 
 def _port(held: socket.socket) -> int:

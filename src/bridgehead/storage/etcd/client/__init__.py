@@ -8,6 +8,8 @@
     connection      a gRPC channel to one member, and signs of life of it
     authentication  the token of a user
     tls             certificate files
+    handshakes      reasons for which TLS connections fail that gRPC does not report
+    quiet_grpc      the import of gRPC
     settings        endpoints and credentials
     failures        gRPC's errors as errors of the client
     errors          the errors

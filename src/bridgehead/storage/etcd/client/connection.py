@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Protocol
@@ -13,15 +12,10 @@ from . import messages_pb2 as pb
 from .answers import status
 from .errors import EtcdError
 from .failures import error_of, is_from_etcd
+from .quiet_grpc import grpc
 from .records import Status
 from .settings import Endpoint
 from .tls import TlsFiles
-
-# gRPC writes each failed handshake to standard error; errors of this client have the reason.
-os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-
-import grpc
-import grpc.aio
 
 Metadata = tuple[tuple[str, str], ...]
 

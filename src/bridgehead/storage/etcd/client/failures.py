@@ -5,6 +5,8 @@ Pure: no I/O, no clock, no randomness. Source of etcd's texts and codes: its api
 
 from __future__ import annotations
 
+import re
+
 from .errors import (
     AnswerTooLarge,
     CertificateProblem,
@@ -96,9 +98,8 @@ def error_of(code: str, details: str, endpoint: str) -> EtcdError:
 
 def _transport_error(code: str, text: str, endpoint: str) -> EtcdError:
     lowered = text.lower()
-    for part, meaning in _CERTIFICATES:
-        if part in lowered:
-            return CertificateProblem(f"no TLS connection to etcd at {endpoint}: {meaning}")
+    if (problem := certificate_problem(text, endpoint)) is not None:
+        return problem
     if "wrong_version_number" in lowered:
         return NotEtcd(f"the server at {endpoint} does not speak TLS; use http://, or etcd's port for clients")
     if is_foreign_answer(code, lowered):
@@ -108,8 +109,27 @@ def _transport_error(code: str, text: str, endpoint: str) -> EtcdError:
     if code == "UNAUTHENTICATED":
         return InvalidCredentials(f"etcd at {endpoint}: {text}; check user and password")
     if code in ("UNAVAILABLE", "CANCELLED", "INTERNAL", "UNKNOWN"):
-        return Unavailable(f"etcd at {endpoint} is not reachable: {text}")
+        return Unavailable(f"etcd at {endpoint} is not reachable: {_last_cause(text)}")
     return Refused(f"etcd at {endpoint}: {text or code}")
+
+
+def certificate_problem(text: str, endpoint: str) -> CertificateProblem | None:
+    """Return the error for a text of BoringSSL, OpenSSL or gRPC about a certificate, None for other text."""
+    lowered = text.lower().replace(" ", "_")
+    for part, meaning in _CERTIFICATES:
+        if part.replace(" ", "_") in lowered:
+            return CertificateProblem(f"no TLS connection to etcd at {endpoint}: {meaning}")
+    return None
+
+
+def _last_cause(text: str) -> str:
+    """Shorten gRPC's text of a failed connection to its cause; it begins with codes and the address."""
+    cause = text.rpartition("last error: ")[2]
+    cause = re.sub(r"^[A-Z]+: ", "", cause)
+    cause = re.sub(r"^ipv[46]:\S+: ", "", cause)
+    if "Handshake read failed" in cause:
+        return f"{cause}; if it serves plain HTTP, use http://"
+    return cause
 
 
 def is_from_etcd(details: str) -> bool:

@@ -6,6 +6,7 @@ import asyncio
 
 from .connection import CallFailed, Connection
 from .errors import EtcdError, ForeignCluster, TooOldEtcd, Unavailable, UnusableMember
+from .handshakes import reason_of_failure
 from .records import Status
 from .settings import Endpoint, EtcdSettings, parse_endpoints
 from .tls import TlsFiles
@@ -18,6 +19,7 @@ class Members:
     """The endpoints, of which one is used until it fails; then the next one in their order is tried."""
 
     def __init__(self, settings: EtcdSettings) -> None:
+        self._settings = settings
         self.endpoints = parse_endpoints(settings)
         self._tls = TlsFiles(settings)
         self._timeout = min(_CONNECT_SECONDS, settings.timeout)
@@ -68,9 +70,15 @@ class Members:
             status = await connection.status(self._timeout)
         except CallFailed as failure:
             await self._drop(endpoint)
-            raise failure.error from None
+            raise await self._explain(failure.error, endpoint) from None
         self._check(status)
         return connection, status
+
+    async def _explain(self, error: EtcdError, endpoint: Endpoint) -> EtcdError:
+        """Return the error of a connection that could not be made, with its reason if it is one of certificates."""
+        if endpoint.is_tls and type(error) is Unavailable:
+            return await reason_of_failure(endpoint, self._settings) or error
+        return error
 
     def _check(self, status: Status) -> None:
         if not is_supported(status.version):

@@ -19,7 +19,7 @@ class EtcdSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Endpoints and credentials of an etcd. `endpoints` are URLs, all http or all https."""
 
     endpoints: tuple[str, ...]
-    ca_file: Path | None = None  # None: the authorities that gRPC has built in
+    ca_file: Path | None = None  # None: the system's authorities
     cert_file: Path | None = None  # of the client, with key_file
     key_file: Path | None = None
     user: str = ""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import datetime
+import ssl
 from pathlib import Path
 
-import grpc
 from cryptography import x509
 
 from .errors import CertificateProblem
+from .quiet_grpc import grpc
 from .settings import EtcdSettings
 
 
@@ -21,13 +22,31 @@ class TlsFiles:
     def credentials(self) -> grpc.ChannelCredentials:
         """Return gRPC's credentials. Raises `CertificateProblem` for files that cannot be used."""
         settings = self._settings
-        root = _read(settings.ca_file)
+        ca_file = settings.ca_file or _system_authorities()
+        root = _read(ca_file)
         if root is not None:
-            _certificates(root, settings.ca_file)
+            _certificates(root, ca_file)
         certificate, key = _read(settings.cert_file), _read(settings.key_file)
         if certificate is not None:
             _check_dates(_certificates(certificate, settings.cert_file)[0], settings.cert_file)
+            _check_pair(settings)
         return grpc.ssl_channel_credentials(root, key, certificate)
+
+
+def _system_authorities() -> Path | None:
+    path = ssl.get_default_verify_paths().cafile
+    return Path(path) if path else None
+
+
+def _check_pair(settings: EtcdSettings) -> None:
+    """Raise `CertificateProblem` unless the key is the certificate's. gRPC would only report a failed handshake."""
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(str(settings.cert_file), settings.key_file)
+    except ssl.SSLError as error:
+        raise CertificateProblem(
+            f"{settings.cert_file} and {settings.key_file} are no certificate and key of a client of etcd: "
+            f"{error.reason or error}"
+        ) from None
 
 
 def _read(path: Path | None) -> bytes | None:
