@@ -24,6 +24,7 @@ MODULES = {
     "barrier": "The barrier before SIGTERM",
     "api": "",
     "storage": "Storage",
+    "etcd_clients": "",
     "addresses": "Load-balancer addresses",
     "failover": "",
     "failover_bgp_vrrp": "",

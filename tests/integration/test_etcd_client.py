@@ -425,7 +425,7 @@ async def test_certificate_problems_are_named(secure, tmp_path):
     foreign = {"cert_file": tmp_path / "client.crt", "key_file": tmp_path / "client.key"}
     assert "client" in await problem(url, **files | foreign)
     assert "client certificate" in await problem(url, ca_file=files["ca_file"])
-    assert "another name" in await problem(url.replace("127.0.0.1", "127.0.0.2"), **files)
+    assert "another name" in await problem(url.replace("127.0.0.1", "localhost"), **files)
     assert "No such file" in await problem(url, **files | {"ca_file": tmp_path / "missing"})
     assert "no certificate in PEM" in await problem(url, **files | {"ca_file": files["key_file"]})
     assert "TLS" in await problem(url.replace("https", "http"))

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from . import messages_pb2 as pb
-from .connection import Call, CallFailed, Connection, Metadata
-from .failures import is_disabled_authentication, is_stale_token
+from .connection import Call, Connection, Metadata
+from .failures import CallFailed, is_disabled_authentication, is_stale_token
 from .settings import EtcdSettings
 
 

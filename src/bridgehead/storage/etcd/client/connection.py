@@ -10,8 +10,7 @@ from typing import Any, Protocol
 
 from . import messages_pb2 as pb
 from .answers import status
-from .errors import EtcdError
-from .failures import error_of, is_from_etcd
+from .failures import CallFailed, error_of, is_from_etcd
 from .quiet_grpc import grpc
 from .records import Status
 from .settings import Endpoint
@@ -49,14 +48,6 @@ class Call(Protocol):
     """A unary call of a channel."""
 
     def __call__(self, request: Any, *, timeout: float | None, metadata: Metadata) -> Awaitable[Any]: ...
-
-
-class CallFailed(Exception):
-    """A failed call: the text of etcd or gRPC, and the error that it means."""
-
-    def __init__(self, details: str, error: EtcdError) -> None:
-        super().__init__(str(error))
-        self.details, self.error = details, error
 
 
 class Connection:

@@ -8,9 +8,9 @@ from typing import Any
 from . import answers
 from . import messages_pb2 as pb
 from .authentication import Authentication
-from .connection import Call, CallFailed, Connection, Metadata
+from .connection import Call, Connection, Metadata
 from .errors import AnswerTooLarge, EtcdError, LeaseNotFound, OutcomeUnknown, Unavailable
-from .failures import is_not_sent, is_refused_before_write
+from .failures import CallFailed, is_surely_not_done
 from .members import Members
 from .records import Alarm, RangeResult, Status, TxnResult
 from .settings import EtcdSettings
@@ -111,7 +111,7 @@ class EtcdClient:
     # --- Leases -----------------------------------------------------------------------------------------------------
 
     async def lease_grant(self, ttl_seconds: int) -> int:
-        """Return a new lease. One whose answer is lost expires by itself."""
+        """Return a new lease. If the answer is lost, the lease expires by itself."""
         request = pb.LeaseGrantRequest(TTL=ttl_seconds)
         lease: int = (await self._repeatable(lambda c: self._unary(c, c.lease_grant, request))).ID
         return lease
@@ -206,7 +206,7 @@ class EtcdClient:
 
     async def _once(self, attempt: Attempt) -> Any:
         """Return the result of a call that must not run twice. Raises `OutcomeUnknown`."""
-        return await self._attempts(attempt, _is_surely_not_done)
+        return await self._attempts(attempt, is_surely_not_done)
 
     async def _attempts(self, attempt: Attempt, may_repeat: Callable[[CallFailed], bool]) -> Any:
         problem: EtcdError | None = None
@@ -222,7 +222,3 @@ class EtcdClient:
                 if not may_repeat(failure):
                     raise OutcomeUnknown(f"{problem}; whether the write was done is unknown") from None
         raise problem or Unavailable(f"no endpoint of etcd answers: {self._members.describe()}")
-
-
-def _is_surely_not_done(failure: CallFailed) -> bool:
-    return is_not_sent(failure.details) or is_refused_before_write(failure.error)

@@ -83,6 +83,14 @@ _CERTIFICATES = (
 _NOT_SENT = ("failed to connect", "connections to all backends failing", "dns resolution failed", "name resolution")
 
 
+class CallFailed(Exception):
+    """A failed call: the text of etcd or gRPC, and the error that it means."""
+
+    def __init__(self, details: str, error: EtcdError) -> None:
+        super().__init__(str(error))
+        self.details, self.error = details, error
+
+
 def error_of(code: str, details: str, endpoint: str) -> EtcdError:
     """Return the error for a failed call. `code` is gRPC's, such as UNAVAILABLE; `details` comes from etcd or gRPC."""
     text = " ".join(details.split())
@@ -151,15 +159,13 @@ def is_foreign_answer(code: str, lowered: str) -> bool:
     )
 
 
-def is_not_sent(details: str) -> bool:
-    """Whether gRPC gave a call up before it had a connection."""
-    lowered = details.lower()
-    return any(part in lowered for part in _NOT_SENT)
+def is_surely_not_done(failure: CallFailed) -> bool:
+    """Whether a write that failed can be sent again.
 
-
-def is_refused_before_write(error: EtcdError) -> bool:
-    """Whether a member refuses with this error before it proposes the write to the others."""
-    return isinstance(error, (Overloaded, UnusableMember)) or not isinstance(error, Unavailable)
+    It can if gRPC had no connection, or if the member refused it before it proposed it to the others.
+    """
+    lowered = failure.details.lower()
+    return isinstance(failure.error, (Overloaded, UnusableMember)) or any(part in lowered for part in _NOT_SENT)
 
 
 def is_stale_token(details: str) -> bool:

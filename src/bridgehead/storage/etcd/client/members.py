@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from .connection import CallFailed, Connection
+from .connection import Connection
 from .errors import EtcdError, ForeignCluster, TooOldEtcd, Unavailable, UnusableMember
+from .failures import CallFailed
 from .handshakes import reason_of_failure
 from .records import Status
 from .settings import Endpoint, EtcdSettings, parse_endpoints

@@ -7,9 +7,9 @@ from typing import Any
 
 from . import messages_pb2 as pb
 from .answers import event
-from .connection import CallFailed, Connection, Metadata
+from .connection import Connection, Metadata
 from .errors import Compacted, EtcdError, Refused, Unavailable
-from .failures import error_of
+from .failures import CallFailed, error_of
 from .records import Event, WatchBatch
 
 # A member that is cut off from the others ends the stream ("no leader") instead of being silent.
