@@ -316,6 +316,8 @@ async def test_writes_and_watches_go_on_at_another_member(three, prefix):
             fail(victim)
             with pytest.raises(Unavailable):
                 await read_all(watch)
+            with pytest.raises(Unavailable):
+                await watch.request_progress()
             revision = await set_value(client, prefix + b"%d" % number, b"x")
             assert (await client.status()).endpoint != victim.client_url
             assert (await client.range(prefix, prefix_end(prefix))).count == number + 1
@@ -428,7 +430,13 @@ async def test_certificate_problems_are_named(secure, tmp_path):
     assert "another name" in await problem(url.replace("127.0.0.1", "localhost"), **files)
     assert "No such file" in await problem(url, **files | {"ca_file": tmp_path / "missing"})
     assert "no certificate in PEM" in await problem(url, **files | {"ca_file": files["key_file"]})
-    assert "TLS" in await problem(url.replace("https", "http"))
+
+
+async def test_a_secure_server_behind_http(secure):
+    (url,) = secure.client_urls
+    async with client_of(url.replace("https", "http")) as client:
+        with pytest.raises(Unavailable, match="if it serves TLS, use https://"):
+            await client.status()
 
 
 async def test_expired_certificates_are_named(secure, tmp_path):

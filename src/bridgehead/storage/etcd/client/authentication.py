@@ -24,7 +24,7 @@ class Authentication:
         """Return the answer of a unary call. Raises `CallFailed`."""
 
         async def once(metadata: Metadata) -> Any:
-            return await connection.answer(call(request, timeout=timeout, metadata=metadata))
+            return await connection.unary(call, request, timeout, metadata)
 
         return await self.authorized(connection, once)
 
@@ -52,7 +52,7 @@ class Authentication:
     async def _authenticate(self, connection: Connection) -> str:
         request = pb.AuthenticateRequest(name=self._user, password=self._password)
         try:
-            answer = await connection.answer(connection.authenticate(request, timeout=self._timeout, metadata=()))
+            answer = await connection.unary(connection.authenticate, request, self._timeout)
         except CallFailed as failure:
             if is_disabled_authentication(failure.details):
                 return ""

@@ -56,6 +56,7 @@ class Connection:
     def __init__(self, endpoint: Endpoint, tls: TlsFiles) -> None:
         self.endpoint = endpoint
         self._last_answer = time.monotonic()
+        self._is_closed = False
         self._why_closed = ""
         self._watches = 0
         self._watcher: asyncio.Task[None] | None = None
@@ -98,12 +99,25 @@ class Connection:
         return self.endpoint.url
 
     def is_ready(self) -> bool:
-        return self._channel.get_state() is grpc.ChannelConnectivity.READY
+        return not self._is_closed and self._channel.get_state() is grpc.ChannelConnectivity.READY
 
     async def status(self, timeout: float, metadata: Metadata = ()) -> Status:
         """Return the member's status, by a new connection if there is none. Raises `CallFailed`."""
-        answer = await self.answer(self._status(pb.StatusRequest(), timeout=timeout, metadata=metadata))
-        return status(answer, self.url)
+        return status(await self.unary(self._status, pb.StatusRequest(), timeout, metadata), self.url)
+
+    async def unary(self, call: Call, request: Any, timeout: float, metadata: Metadata = ()) -> Any:
+        """Return the answer of one of this connection's calls. Raises `CallFailed`."""
+        self._check_open()
+        return await self.answer(call(request, timeout=timeout, metadata=metadata))
+
+    def open_stream(self, stream: Callable[..., Any], timeout: float | None, metadata: Metadata) -> Any:
+        """Return a call of one of this connection's streams; `answer` reads and writes it. Raises `CallFailed`."""
+        self._check_open()
+        return stream(timeout=timeout, metadata=metadata)
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise self._failure("UNAVAILABLE", f"failed to connect: {self._why_closed}")
 
     async def answer(self, call: Awaitable[Any]) -> Any:
         """Return the answer of a call or the next message of a stream. Raises `CallFailed`."""
@@ -111,6 +125,8 @@ class Connection:
             answer = await call
         except grpc.aio.AioRpcError as error:
             raise self._failure(error.code().name, error.details() or "") from None
+        except asyncio.InvalidStateError:  # a write to a stream that has ended
+            raise self._failure("UNAVAILABLE", self._why_closed or "the stream has ended") from None
         except asyncio.CancelledError:
             # gRPC reports in this form also calls that it cancelled itself, when their channel was closed.
             task = asyncio.current_task()
@@ -125,8 +141,9 @@ class Connection:
 
     async def close(self, reason: str = "the connection was closed") -> None:
         """End the connection. Calls that wait for an answer fail for the reason."""
-        self._why_closed = reason
-        await self._channel.close()
+        if not self._is_closed:
+            self._is_closed, self._why_closed = True, reason
+            await self._channel.close()
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:

@@ -131,7 +131,8 @@ class EtcdClient:
 
     async def _keep_alive(self, connection: Connection, lease: int) -> int:
         async def attempt(metadata: Metadata) -> int:
-            call = connection.lease_keep_alive(metadata=(*metadata, *REQUIRE_LEADER), timeout=self._timeout)
+            stream = connection.lease_keep_alive
+            call = connection.open_stream(stream, self._timeout, (*metadata, *REQUIRE_LEADER))
             try:
                 await connection.answer(call.write(pb.LeaseKeepAliveRequest(ID=lease)))
                 answer = await connection.answer(call.read())
@@ -188,7 +189,8 @@ class EtcdClient:
 
     async def _watch(self, connection: Connection, request: pb.WatchCreateRequest) -> EtcdWatch:
         async def attempt(metadata: Metadata) -> EtcdWatch:
-            watch = EtcdWatch(connection, connection.watch(metadata=(*metadata, *REQUIRE_LEADER)))
+            call = connection.open_stream(connection.watch, None, (*metadata, *REQUIRE_LEADER))
+            watch = EtcdWatch(connection, call)
             await watch.create(request)
             return watch
 

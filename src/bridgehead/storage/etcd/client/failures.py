@@ -134,10 +134,7 @@ def _last_cause(text: str) -> str:
     """Shorten gRPC's text of a failed connection to its cause; it begins with codes and the address."""
     cause = text.rpartition("last error: ")[2]
     cause = re.sub(r"^[A-Z]+: ", "", cause)
-    cause = re.sub(r"^ipv[46]:\S+: ", "", cause)
-    if "Handshake read failed" in cause:
-        return f"{cause}; if it serves plain HTTP, use http://"
-    return cause
+    return re.sub(r"^ipv[46]:\S+: ", "", cause)
 
 
 def is_from_etcd(details: str) -> bool:

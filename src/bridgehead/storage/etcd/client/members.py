@@ -14,6 +14,7 @@ from .tls import TlsFiles
 from .versions import is_supported
 
 _CONNECT_SECONDS = 3.0
+_ENDED_AT_ONCE = ("Socket closed", "Handshake read failed (Socket closed)")
 
 
 class Members:
@@ -76,9 +77,14 @@ class Members:
         return connection, status
 
     async def _explain(self, error: EtcdError, endpoint: Endpoint) -> EtcdError:
-        """Return the error of a connection that could not be made, with its reason if it is one of certificates."""
-        if endpoint.is_tls and type(error) is Unavailable:
-            return await reason_of_failure(endpoint, self._settings) or error
+        """Return the error of a connection that could not be made, with its reason if that is TLS."""
+        if type(error) is not Unavailable:
+            return error
+        if endpoint.is_tls and (problem := await reason_of_failure(endpoint, self._settings)) is not None:
+            return problem
+        if str(error).endswith(_ENDED_AT_ONCE):  # a server that expects TLS, or the contrary
+            other = "plain HTTP, use http://" if endpoint.is_tls else "TLS, use https://"
+            return Unavailable(f"{error}; if it serves {other}")
         return error
 
     def _check(self, status: Status) -> None:

@@ -52,7 +52,6 @@ REFUSED = (
         ("DEADLINE_EXCEEDED", "Deadline Exceeded", errors.Unavailable, "did not answer in time"),
         ("UNAVAILABLE", REFUSED, errors.Unavailable, "Connection refused"),
         ("UNAVAILABLE", "Socket closed", errors.Unavailable, "Socket closed"),
-        ("UNAVAILABLE", "Handshake read failed (Socket closed)", errors.Unavailable, "use http://"),
         ("UNAVAILABLE", "Failed parsing HTTP/2", errors.NotEtcd, "no etcd"),
         ("UNIMPLEMENTED", "unknown service etcdserverpb.Maintenance", errors.NotEtcd, "check the address"),
         ("UNAVAILABLE", "SSL_ERROR_SSL: WRONG_VERSION_NUMBER", errors.NotEtcd, "does not speak TLS"),
