@@ -11,6 +11,7 @@ A request passes these layers from top to bottom. Imports have the same directio
     audit/                  the audit log
     flowcontrol/            priority levels: how many requests are carried out at a time
     customresources/        CustomResourceDefinitions, and the resources that they define
+    storedobjects/          objects as a store on etcd has them
     registry/               operations on stored objects: create, update, list, watch
     admission/              plug-ins that check and change what is written
     access/                 authentication and authorization

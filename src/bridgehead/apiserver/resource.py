@@ -85,6 +85,9 @@ class Strategy:
     def default(self, obj: JsonObject) -> None:
         """Set Kubernetes' default values for fields that are left out."""
 
+    def default_on_read(self, obj: JsonObject) -> None:
+        """Complete a stored object with default values that an older server did not write. Called after `default`."""
+
     def prepare_create(self, obj: JsonObject) -> list[FieldError] | None:
         """Drop fields that a creator may not set (such as `status`) and set initial values. May return warnings."""
 

@@ -6,7 +6,8 @@
     sqlite     in memory, and durable in one SQLite file
     file       the format of this file, its lock, errors with advice
     copies     backups of this file, and their restoration
-    sealing    encryption of objects in this file; encryption/ reads its configuration and has the ciphers
+    sealing    encryption of stored objects; encryption/ reads its configuration and has the ciphers
+    etcd/      the layout of etcd's keys, and the interface to the stored form of objects
     state      the objects, and the rules of a write
     history    the newest changes, and watches
     errors     the errors

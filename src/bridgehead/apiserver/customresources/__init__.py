@@ -6,6 +6,7 @@
     approval               the policy for groups of the Kubernetes community
     naming                 names that are accepted, and conditions
     jsonpath               the JSONPath of printer columns, scales and selectable fields
+    selectable_fields      fields that field selectors may name
     printer_columns        columns of `kubectl get`
     strategy               the hooks of a custom resource
     serving                a definition -> entries of the table, one for each served version

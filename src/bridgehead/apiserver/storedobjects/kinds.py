@@ -6,6 +6,7 @@ Source: apiserver/pkg/storage/etcd3/store.go, apimachinery/pkg/runtime/serialize
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
@@ -77,7 +78,10 @@ class StoredKind:
             obj = self._upgraded(bare, older) if older is not None else self._conforming(bare)
             named(obj, namespaced=self._resource.namespaced)
             self._resource.strategy.default(obj)
+            self._resource.strategy.default_on_read(obj)
             facts = facts_of(self._resource, obj)
+        except RecursionError as error:
+            raise Undecodable(f"{self._resource.kind}: nested too deeply") from error
         except SchemaMismatch as mismatch:
             raise Undecodable(f"{self._resource.kind}: {mismatch}") from mismatch
         except ApiStatus as refused:
@@ -89,7 +93,8 @@ class StoredKind:
         return self._typed(obj, self._resource.api_version), facts
 
     def _conforming(self, value: JsonObject) -> JsonObject:
-        drop_nulls(value, self._nulls)
+        with suppress(AttributeError, TypeError):  # at a value of a wrong type, which the check below names
+            drop_nulls(value, self._nulls)
         return conform(value, self._shape)[0]
 
     def _upgraded(self, value: JsonObject, older: OlderVersion) -> JsonObject:

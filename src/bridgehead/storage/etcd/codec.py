@@ -10,9 +10,15 @@ from typing import Protocol
 from bridgehead.storage.errors import StorageError
 from bridgehead.storage.records import Facts, JsonObject, Key
 
+_MAX_REASON = 500  # characters: the reason may quote the value
+
 
 class Undecodable(StorageError):
-    """A stored value that is no object of its key's resource. The text is one line that names the reason."""
+    """A stored value that is no object of its key's resource. The text is one printable line that names the reason."""
+
+    def __init__(self, reason: str) -> None:
+        shown = "".join(one if one.isprintable() else "?" for one in reason[:_MAX_REASON])
+        super().__init__(shown)
 
 
 class ObjectCodec(Protocol):

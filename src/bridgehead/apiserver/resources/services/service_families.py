@@ -1,6 +1,6 @@
 """Defaults for the IP families of a Service: `ipFamilyPolicy` and `ipFamilies`.
 
-Called by `services.ServiceStrategy.allocate`, before addresses are chosen.
+Called by `services.ServiceStrategy`, before addresses are chosen, and for Services of older servers.
 Pure: no I/O, no clock, no randomness. Source: KEP-563 and Kubernetes `initIPFamilyFields`.
 """
 
@@ -12,7 +12,7 @@ from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.shared.address_rules import IPV4, IPV6, family_of
 
-from .service_types import HEADLESS
+from .service_types import HEADLESS, needs_cluster_ip
 
 
 def set_families(spec: Field, old: JsonObject | None, families: Sequence[str]) -> None:
@@ -39,6 +39,22 @@ def set_families(spec: Field, old: JsonObject | None, families: Sequence[str]) -
     chosen = wanted.setdefault("ipFamilies", [families[0]])
     if wanted["ipFamilyPolicy"] != "SingleStack" and len(chosen) == 1 and (is_open or len(families) == 2):
         chosen.append(_other(chosen[0]))
+
+
+def complete_families(spec: JsonObject, primary: str) -> None:
+    """Set the families of a stored Service without any: those of its addresses, or of a headless one the `primary`.
+
+    Source: Kubernetes `defaultOnReadIPFamilies`.
+    """
+    if not needs_cluster_ip(spec) or spec.get("ipFamilies"):
+        return
+    if spec.get("clusterIP") == HEADLESS:
+        families = [primary] if spec.get("selector") else [primary, _other(primary)]
+    else:
+        families = [IPV6 if ":" in address else IPV4 for address in spec.get("clusterIPs") or ()]
+    if families:
+        spec["ipFamilies"] = families
+        spec["ipFamilyPolicy"] = "SingleStack" if len(families) == 1 else "RequireDualStack"
 
 
 def _is_settled(spec: JsonObject, old: JsonObject | None) -> bool:

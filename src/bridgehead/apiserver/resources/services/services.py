@@ -21,10 +21,11 @@ from bridgehead.objects.names import check_dns1123_label
 
 from .service_allocation import PortRange, addresses_of, allocate_addresses, allocate_ports, claims_of
 from .service_defaults import drop_for_type, keep_allocated, link_cluster_ips, set_defaults
-from .service_families import set_families
+from .service_families import complete_families, set_families
 from .service_ingress import validate_load_balancer_ip, validate_status_addresses
 from .service_ranges import ServiceRanges, address_companions
 from .service_source_ranges import validate_new_source_ranges
+from .service_types import needs_cluster_ip
 from .service_validation import validate_cluster_ips, validate_service, validate_service_update
 from .service_warnings import warn_of_service
 
@@ -73,6 +74,13 @@ class ServiceStrategy(Strategy):
 
     def default(self, obj: JsonObject) -> None:
         set_defaults(obj)
+
+    def default_on_read(self, obj: JsonObject) -> None:
+        spec = obj["spec"]
+        link_cluster_ips(spec, None)
+        complete_families(spec, self.ranges.families[0])
+        if not needs_cluster_ip(spec):
+            spec.pop("internalTrafficPolicy", None)
 
     def prepare_create(self, obj: JsonObject) -> None:
         obj["status"] = {"loadBalancer": {}}
