@@ -23,7 +23,6 @@ from .access.request_headers import RequestHeaders
 from .access.service_account_tokens import TokenAuthority, TokenSettings
 from .admission.parts import AdmissionParts
 from .admission.plugins import build_chain
-from .admission.resource_quota import Charges
 from .app import Application
 from .audit.trail import begin_unaudited
 from .bodies.definitions import OBJECT_META, LazyDefinitions
@@ -233,7 +232,6 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
         return registry.ownership.kind(resource).root
 
     shape_of = partial(_shape_of, schema)
-    charges = Charges()
     chain = build_chain(
         AdmissionParts(
             store,
@@ -241,7 +239,6 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
             authorizer,
             webhooks,
             metrics.registry,
-            charges,
             shape_of,
             root_of,
             settings.clock,
@@ -315,5 +312,5 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
         connections,
         trimmer,
         flow_control,
-        QuotaUsage(registry, charges),
+        QuotaUsage(registry),
     )

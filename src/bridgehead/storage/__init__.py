@@ -35,7 +35,7 @@ from .errors import (
     ValueTooLarge,
 )
 from .memory import MemoryStore
-from .records import Change, Companions, Create, Delete, Facts, JsonObject, Key, Record
+from .records import Change, Companions, Create, Delete, Facts, JsonObject, Key, Record, Update
 from .store import Store, Watch
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ __all__ = [
     "StoreBroken",
     "StoreDamaged",
     "TooOld",
+    "Update",
     "ValueTooLarge",
     "Watch",
     "open_store",

@@ -2,7 +2,7 @@
 
 AlreadyExists     create: the key is taken
 NotFound          update, delete: no such key
-Conflict          update, delete: the object has another revision
+Conflict          update, delete, and create with further updates: an object has another revision
 ClaimTaken        create, update: another object holds one of the claims
 ValueTooLarge     create, update: the encoded object is larger than the writer allows
 TooOld            watch: the history does not reach back to the revision

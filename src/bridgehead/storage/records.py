@@ -62,24 +62,26 @@ class Change(msgspec.Struct, weakref=True, eq=False):
 class Create(msgspec.Struct):
     """A new object. `also`: writes of other objects that are committed with this one, or not at all.
 
-    `claim` is for a write in `also`: what the refusal names when the object exists. `max_bytes` bounds the encoded
-    object; 0: no bound.
+    A write in `also` has no such writes of its own, and is the only one of its object in the commit. `claim` is for a
+    write in `also`: what the refusal names when the object exists. `max_bytes` bounds the encoded object; 0: no bound.
     """
 
     key: Key
     value: JsonObject
     facts: Facts
-    also: tuple[Create | Delete, ...] = ()
+    also: tuple[Write, ...] = ()
     claim: str = ""
     max_bytes: int = 0
 
 
 class Update(msgspec.Struct):
+    """The replacement of an object whose revision is still `expected`."""
+
     key: Key
     value: JsonObject
     facts: Facts
     expected: int
-    also: tuple[Create | Delete, ...] = ()
+    also: tuple[Write, ...] = ()
     max_bytes: int = 0
 
 
@@ -88,9 +90,9 @@ class Delete(msgspec.Struct):
 
     key: Key
     expected: int | None
-    also: tuple[Create | Delete, ...] = ()
+    also: tuple[Write, ...] = ()
 
 
 Write = Create | Update | Delete
 # Writes that are committed with another one.
-Companions = tuple[Create | Delete, ...]
+Companions = tuple[Write, ...]

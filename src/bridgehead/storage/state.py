@@ -179,7 +179,7 @@ class Batch:
         return self._state.holder(claim) if self._before is None else self._before.holder(claim)
 
     def add(self, write: Write) -> Change:
-        """Check the write and those in its `also`, and append their changes; return the change of the first.
+        """Check the write and those in its `also`, and append their changes in this order; return that of the first.
 
         Raises `AlreadyExists`, `NotFound`, `Conflict`, `ClaimTaken`, `ValueTooLarge`, and leaves the batch unchanged
         then.
@@ -202,22 +202,27 @@ class Batch:
         else:
             if current is None:
                 raise NotFound(f"{key.resource} {key.namespace}/{key.name} does not exist")
-            if write.expected is not None and write.expected != current.revision:
-                raise Conflict(
-                    f"{key.resource} {key.namespace}/{key.name} has revision {current.revision}, not {write.expected}"
-                )
+            if write.expected is not None:
+                _check_revision(key, current.revision, write.expected)
         if not isinstance(write, Delete):
-            for claim in write.facts.claims:
-                holder = self.holder(claim)
-                if holder is not None and holder != key:
-                    raise ClaimTaken(claim)
+            self._check_claims(write)
         return current
 
-    def _check_companion(self, write: Create | Delete) -> Record | None:
+    def _check_companion(self, write: Write) -> Record | None:
         current = self.get(write.key)
-        if current is not None and isinstance(write, Create):
-            raise ClaimTaken(write.claim)
+        if isinstance(write, Create):
+            if current is not None:
+                raise ClaimTaken(write.claim)
+        elif isinstance(write, Update):
+            _check_revision(write.key, None if current is None else current.revision, write.expected)
+            self._check_claims(write)
         return current
+
+    def _check_claims(self, write: Create | Update) -> None:
+        for claim in write.facts.claims:
+            holder = self.holder(claim)
+            if holder is not None and holder != write.key:
+                raise ClaimTaken(claim)
 
     def _carry_out(self, write: Write, current: Record | None) -> Change:
         if isinstance(write, Create):
@@ -261,6 +266,12 @@ def encode(value: JsonObject, revision: int) -> bytes:
 def as_of(record: Record, revision: int) -> Record:
     """Return a record with another revision, which a removed object has. Other fields are copied without decoding."""
     return Record(record.key, revision, _with_revision(record.value, revision), record.facts)
+
+
+def _check_revision(key: Key, revision: int | None, expected: int) -> None:
+    """Raise `Conflict` unless the object has the expected revision. None: there is no object."""
+    if revision != expected:
+        raise Conflict(f"{key.resource} {key.namespace}/{key.name} has revision {revision}, not {expected}")
 
 
 def _with_revision(value: bytes, revision: int) -> bytes:

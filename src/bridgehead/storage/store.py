@@ -61,8 +61,8 @@ class Store(Protocol):
     def latest(self, key: Key) -> Record | None:
         """Return the object's newest state, which may not be durable yet. For a write that depends on it.
 
-        This write is committed after what it depends on, or fails with it. The state must not be shown to a client in
-        any other way before `settle`.
+        This write is committed after what it depends on, or fails with it. After a `Conflict`, the state is at least as
+        new as the one that refused the write. The state must not be shown to a client in any other way before `settle`.
         """
         ...
 
@@ -100,10 +100,12 @@ class Store(Protocol):
     async def create(
         self, key: Key, value: JsonObject, facts: Facts, *, also: Companions = (), max_bytes: int = 0
     ) -> Record:
-        """Store a new object. Raises `AlreadyExists`, `ClaimTaken`, `ValueTooLarge`.
+        """Store a new object. Raises `AlreadyExists`, `ClaimTaken`, `Conflict`, `ValueTooLarge`.
 
         `also` are writes of other objects that this and the other methods carry out in the same commit, or not at all.
-        `ClaimTaken` is also raised when one of them creates an object that exists. `max_bytes` bounds the encoded
+        They become visible together, in the order of their revisions, which is that of `also` after the object itself.
+        `ClaimTaken` is also raised when one of them creates an object that exists, and `Conflict` when one of them
+        updates an object that has another revision than it expects, or that is gone. `max_bytes` bounds the encoded
         object; 0: no bound.
         """
         ...

@@ -25,6 +25,7 @@ from bridgehead.storage import (
     Store,
     StoreBroken,
     TooOld,
+    Update,
     ValueTooLarge,
     Watch,
     open_store,
@@ -223,6 +224,56 @@ async def test_other_objects_are_written_in_the_same_commit_or_not_at_all(store:
     assert [record.key.name for record in store.list("addresses")] == ["2", "3"]
     await store.delete(pod("a"), expected=updated.revision, also=(Delete(Key("addresses", "", "2"), None),))
     assert [record.key.name for record in store.list("addresses")] == ["3"]
+
+
+async def test_another_object_is_updated_in_the_same_commit_if_it_has_the_expected_revision(store: Store) -> None:
+    def charged(used: int, expected: int) -> Update:
+        return Update(quota, value("q", used=used), Facts(), expected)
+
+    quota = Key("quotas", "default", "q")
+    first = await store.create(quota, value("q", used=0), Facts())
+    made = await store.create(pod("a"), value("a"), Facts(), also=(charged(1, first.revision),))
+    second = store.get(quota)
+    assert second is not None
+    assert (made.revision, second.revision, json.loads(second.value)["used"]) == (2, 3, 1)
+    (change,) = await take(store.watch("quotas", since=made.revision), 1)
+    assert (change.type, change.record, change.previous) == ("MODIFIED", second, first)
+    assert [record.revision for record in store.list_at(made.revision, "quotas")] == [first.revision]
+
+    with pytest.raises(Conflict, match="quotas default/q has revision 3, not 1"):
+        await store.create(pod("b"), value("b"), Facts(), also=(charged(2, first.revision),))
+    with pytest.raises(Conflict):
+        await store.update(pod("a"), value("a"), Facts(), expected=2, also=(charged(2, first.revision),))
+    with pytest.raises(Conflict):
+        await store.delete(pod("a"), also=(charged(2, first.revision),))
+    claims = frozenset({"ip/1"})
+    await put(store, "holder", claims=claims)
+    with pytest.raises(ClaimTaken):
+        await store.delete(pod("a"), also=(Update(quota, value("q"), Facts(claims=claims), second.revision),))
+    assert (store.get(pod("a")), store.get(pod("b")), store.get(quota)) == (made, None, second)
+
+    await store.delete(quota)
+    with pytest.raises(Conflict, match="quotas default/q has revision None, not 3"):
+        await store.create(pod("b"), value("b"), Facts(), also=(charged(2, second.revision),))
+    assert (store.get(pod("b")), store.revision) == (None, 5), "a refused write has no revision"
+
+
+async def test_writes_at_the_same_time_charge_one_object_after_the_other(store: Store) -> None:
+    """Each write charges the newest state, which may not be durable yet."""
+    quota = Key("quotas", "default", "q")
+    await store.create(quota, value("q", used=0), Facts())
+
+    async def charge(name: str) -> int:
+        latest = store.latest(quota)
+        assert latest is not None
+        used = json.loads(latest.value)["used"] + 1
+        update = Update(quota, value("q", used=used), Facts(), latest.revision)
+        return (await store.create(pod(name), value(name), Facts(), also=(update,))).revision
+
+    assert await asyncio.gather(*(charge(f"p{n}") for n in range(20))) == list(range(2, 42, 2))
+    record = store.get(quota)
+    assert record is not None
+    assert (record.revision, json.loads(record.value)["used"]) == (41, 20)
 
 
 async def test_one_of_many_concurrent_claims_wins(store: Store) -> None:

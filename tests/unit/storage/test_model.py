@@ -12,7 +12,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from bridgehead.storage import Change, Facts, Key, MemoryStore, StorageError
+from bridgehead.storage import Change, Companions, Facts, Key, MemoryStore, StorageError, Update
 from bridgehead.storage.errors import AlreadyExists, ClaimTaken, Conflict, NotFound
 from bridgehead.storage.sqlite import SqliteStore
 from tests.unit.examples import examples
@@ -24,10 +24,12 @@ keys = st.sampled_from(KEYS)
 claims = st.frozensets(st.sampled_from(CLAIMS), max_size=2)
 # Revisions by which the writer's lags behind the object's; None (deletes only) is "whatever it is".
 lags = st.sampled_from([0, 0, 0, 1])
+# Updates of other objects in the same commit: their keys, claims and lags.
+companions = st.lists(st.tuples(keys, claims, lags), max_size=2, unique_by=lambda one: one[0])
 writes = st.one_of(
-    st.tuples(st.just("create"), keys, claims, lags),
-    st.tuples(st.just("update"), keys, claims, lags),
-    st.tuples(st.just("delete"), keys, st.just(frozenset()), st.one_of(lags, st.none())),
+    st.tuples(st.just("create"), keys, claims, lags, companions),
+    st.tuples(st.just("update"), keys, claims, lags, companions),
+    st.tuples(st.just("delete"), keys, st.just(frozenset()), st.one_of(lags, st.none()), companions),
 )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bridgehead.apiserver.resource import JsonObject
+from bridgehead.storage import Companions
 
 from .attributes import Attributes
 
@@ -16,11 +17,11 @@ _MAX_KEPT = 4096  # kinds of requests
 
 
 class Plugin:
-    """The hooks of one plug-in. A plug-in overrides `handles`, and `mutate` or `validate` or both.
+    """The hooks of one plug-in. A plug-in overrides `handles`, and at least one of the others.
 
     Objects are decoded JSON in the form that is stored, or of the kind `attributes.kind`. `obj` is {} for a DELETE;
     `old`, the stored object, is {} for a CREATE and a CONNECT. For an UPDATE, `mutate` gets the object as the client
-    wants it, with changes that the resource's hooks are going to drop; `validate` gets what will be stored.
+    wants it, with changes that the resource's hooks are going to drop; `validate` and `charge` get what will be stored.
     """
 
     # Whether `handles` depends only on operation, resource and subresource, so that its result can be kept.
@@ -39,6 +40,14 @@ class Plugin:
     async def validate(self, attributes: Attributes, obj: JsonObject, old: JsonObject) -> None:
         """Raise `ApiStatus` for an object that must not be stored. Does not change the objects."""
 
+    def charge(self, attributes: Attributes, obj: JsonObject, old: JsonObject) -> Companions:
+        """Return the writes of other objects to commit with the object: updates of what counts it, as quotas do.
+
+        Called after `validate` of all plug-ins, and again when another write was the first to change one of the other
+        objects. Reads their newest states (`Store.latest`). Raises `ApiStatus`. Does not change the objects.
+        """
+        return ()
+
 
 class Chain:
     """The plug-ins in the order of their calls."""
@@ -46,6 +55,7 @@ class Chain:
     def __init__(self, plugins: Sequence[Plugin] = ()) -> None:
         self._mutators = _Selection([one for one in plugins if type(one).mutate is not Plugin.mutate])
         self._validators = _Selection([one for one in plugins if type(one).validate is not Plugin.validate])
+        self._chargers = _Selection([one for one in plugins if type(one).charge is not Plugin.charge])
 
     def mutators(self, attributes: Attributes) -> list[Plugin]:
         """Return the plug-ins to call before the resource's hooks."""
@@ -55,12 +65,20 @@ class Chain:
         """Return the plug-ins to call before the object is stored."""
         return self._validators.select(attributes)
 
+    def chargers(self, attributes: Attributes) -> list[Plugin]:
+        """Return the plug-ins whose writes are committed with the object."""
+        return self._chargers.select(attributes)
+
     async def admit(self, attributes: Attributes, obj: JsonObject, old: JsonObject) -> JsonObject:
-        """Call all plug-ins for an object that is not stored, or for a DELETE. Returns the object to go on with."""
+        """Call all plug-ins for an object that is not stored, or for a DELETE. Returns the object to go on with.
+
+        Nothing is charged, but a plug-in may refuse what it would charge.
+        """
         if mutators := self.mutators(attributes):
             obj = await mutate(mutators, attributes, obj, old)
         if validators := self.validators(attributes):
             await validate(validators, attributes, obj, old)
+        charge(self.chargers(attributes), attributes, obj, old)
         return obj
 
 
@@ -102,3 +120,8 @@ async def validate(plugins: Sequence[Plugin], attributes: Attributes, obj: JsonO
     """Call `validate` of all plug-ins. Raises `ApiStatus`."""
     for plugin in plugins:
         await plugin.validate(attributes, obj, old)
+
+
+def charge(plugins: Sequence[Plugin], attributes: Attributes, obj: JsonObject, old: JsonObject) -> Companions:
+    """Call `charge` of all plug-ins, and return all their writes. Raises `ApiStatus`."""
+    return tuple(write for plugin in plugins for write in plugin.charge(attributes, obj, old))

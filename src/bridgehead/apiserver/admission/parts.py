@@ -14,8 +14,6 @@ from bridgehead.apiserver.table import ResourceTable
 from bridgehead.apiserver.webhookclient.client import WebhookClient
 from bridgehead.storage import Store
 
-from .resource_quota import Charges
-
 # Returns the shape of (group, version, kind), which is the resource's own kind or that of a subresource.
 ShapeOf = Callable[[Resource, tuple[str, str, str]], Shape]
 # Returns the shape of a resource's whole objects, for merges.
@@ -26,7 +24,7 @@ RootOf = Callable[[Resource], Shape]
 class AdmissionParts:
     """Parts of the server. `metrics` is the registry of its metrics, `clock` returns seconds since the epoch.
 
-    `charges` are what quotas count and what is not stored yet. `enabled`: names of optional plug-ins.
+    `enabled`: names of optional plug-ins.
     """
 
     store: Store
@@ -34,7 +32,6 @@ class AdmissionParts:
     authorizer: Authorizer
     webhooks: WebhookClient
     metrics: CollectorRegistry
-    charges: Charges
     shape_of: ShapeOf
     root_of: RootOf
     clock: Callable[[], float]

@@ -67,7 +67,6 @@ def build_chain(parts: AdmissionParts) -> Chain:
             MissingIngressClass(store),
             ValidatingPolicies(parts),
             ValidatingWebhooks(webhooks),
-            # Last, because it counts what it admits.
-            ResourceQuota(store, parts.charges),
+            ResourceQuota(store),
         )
     )

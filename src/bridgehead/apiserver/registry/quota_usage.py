@@ -1,7 +1,9 @@
 """The status of ResourceQuotas: what the objects of their namespaces use.
 
 `QuotaUsage` follows the stored quotas, and the objects of those resources that any quota counts. A change that matters
-makes it count the namespace again. Admission counts new objects before they are stored (`admission/resource_quota.py`).
+makes it count the namespace again. Admission counts new objects in the commits that store them
+(`admission/resource_quota.py`). A count is of one state of the store, and is written only if the quota still has the
+revision of that state, so that it never undoes a charge.
 Source: Kubernetes pkg/controller/resourcequota.
 """
 
@@ -9,12 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 
 import msgspec
 
-from bridgehead.apiserver.admission.resource_quota import QUOTAS, SETTLE_SECONDS, Charges
+from bridgehead.apiserver.admission.resource_quota import QUOTAS
 from bridgehead.apiserver.errors import ApiStatus
 from bridgehead.apiserver.fieldmanagement.managers import Writer
 from bridgehead.apiserver.quotas.checking import count_quota, counted_resources
@@ -29,6 +31,10 @@ log = logging.getLogger(__name__)
 
 _WRITER = Writer("kube-controller-manager", subresource="status")
 _RETRY_SECONDS = 1.0
+# After this many counts that charges overtook, and this time, the namespace is counted again. Until then `used` is too
+# large, never too small; a full quota is not charged, and so is counted at once.
+_ATTEMPTS = 3
+_OVERTAKEN_SECONDS = 0.1
 
 _decode = msgspec.json.decode
 
@@ -36,17 +42,14 @@ _decode = msgspec.json.decode
 class QuotaUsage:
     """The controller of the quotas' status."""
 
-    def __init__(self, registry: Registry, charges: Charges) -> None:
+    def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._store = registry.store
-        self._charges = charges
         # Resources that a quota counts, by its namespace and name.
         self._counted: dict[tuple[str, str], set[str]] = {}
         self._followers: dict[str, asyncio.Task[None]] = {}
-        self._settling: dict[str, asyncio.TimerHandle] = {}
         self._stale: set[str] = set()
         self._woken = asyncio.Event()
-        charges.on_charge = self._charged
         registry.table.on_change(self._table_changed)
 
     async def run(self) -> None:
@@ -57,9 +60,6 @@ class QuotaUsage:
                 follow = partial(self._follow, QUOTAS, self._read_all, self._quota_changed)
                 await follow(tasks)
         finally:
-            for timer in self._settling.values():
-                timer.cancel()
-            self._settling.clear()
             self._followers.clear()
 
     # --- Changes --------------------------------------------------------------------------------------
@@ -96,7 +96,6 @@ class QuotaUsage:
         key = change.record.key
         if change.type == "DELETED":
             self._counted.pop((key.namespace, key.name), None)
-            self._charges.forget(key)
         else:
             quota = _decode(change.record.value)
             before = None if change.previous is None else _decode(change.previous.value)
@@ -136,16 +135,6 @@ class QuotaUsage:
     def _has_quota(self, namespace: str, resource: str) -> bool:
         return any(one == namespace and resource in counted for (one, _), counted in self._counted.items())
 
-    def _charged(self, namespace: str) -> None:
-        """Count again when it is certain whether the admitted object was stored."""
-        if namespace not in self._settling:
-            loop = asyncio.get_running_loop()
-            self._settling[namespace] = loop.call_later(SETTLE_SECONDS, self._settled, namespace)
-
-    def _settled(self, namespace: str) -> None:
-        self._settling.pop(namespace, None)
-        self._mark(namespace)
-
     def _table_changed(self) -> None:
         """Count again: a quota may name a resource that is defined later."""
         for namespace, _ in self._counted:
@@ -164,39 +153,59 @@ class QuotaUsage:
             while self._stale:
                 namespace = self._stale.pop()
                 try:
-                    await self.count_namespace(namespace)
+                    if not await self.count_namespace(namespace):
+                        self._stale.add(namespace)
+                        await asyncio.sleep(_OVERTAKEN_SECONDS)
                 except (ApiStatus, StorageError) as error:
                     log.warning("cannot update the resource quotas of %s: %s", namespace, error)
                     self._stale.add(namespace)
                     await asyncio.sleep(_RETRY_SECONDS)
 
-    async def count_namespace(self, namespace: str) -> None:
-        """Write the status of a namespace's quotas. Raises `ApiStatus` and `StorageError`."""
-        resource = self._registry.table.by_id(QUOTAS)
-        for record in self._store.list(QUOTAS, namespace):
-            try:
-                write = Write(resource, namespace, record.key.name, "status", _WRITER)
-                await self._registry.update(write, self._counted_again)
-            except ApiStatus as status:
-                if status.code != 404:
-                    raise
+    async def count_namespace(self, namespace: str) -> bool:
+        """Write the status of a namespace's quotas. False: charges overtook a count; count again.
 
-    def _counted_again(self, quota: JsonObject) -> JsonObject:
-        """Return the quota with the status of this moment; called again after a lost race with admission."""
-        key = Key(QUOTAS, quota["metadata"]["namespace"], quota["metadata"]["name"])
+        Raises `ApiStatus` and `StorageError`.
+        """
+        return all([await self._count_quota(record.key) for record in self._store.list(QUOTAS, namespace)])
+
+    async def _count_quota(self, key: Key) -> bool:
+        for _ in range(_ATTEMPTS):
+            record = self._store.get(key)
+            if record is None:
+                return True
+            quota = _decode(record.value)
+            # No `await` between the quota and its objects, which are of one state of the store.
+            status = self._counted_status(quota)
+            if status == quota.get("status") or await self._write_status(record, status):
+                return True
+            await self._store.settle()
+        return False
+
+    def _counted_status(self, quota: JsonObject) -> JsonObject:
+        namespace = quota["metadata"]["namespace"]
         objects = {
-            resource: [*self._objects(resource, key)]
+            resource: (_decode(record.value) for record in self._store.list(resource, namespace))
             for resource in counted_resources(quota)
             if self._registry.table.versions(resource)
         }
-        return {**quota, "status": count_quota(quota, objects, self._registry.clock())}
+        return count_quota(quota, objects, self._registry.clock())
 
-    def _objects(self, resource: str, quota: Key) -> Iterable[JsonObject]:
-        waiting = self._charges.waiting(quota, resource, self._store)  # first, so that one that is stored now is found
-        for record in self._store.list(resource, quota.namespace):
-            waiting.pop(record.key, None)
-            yield _decode(record.value)
-        yield from waiting.values()
+    async def _write_status(self, record: Record, status: JsonObject) -> bool:
+        """Write the status of a quota. False: the quota has another revision by now."""
+        version = str(record.revision)
+
+        def change(quota: JsonObject) -> JsonObject:
+            return {**quota, "metadata": {**quota["metadata"], "resourceVersion": version}, "status": status}
+
+        write = Write(self._registry.table.by_id(QUOTAS), record.key.namespace, record.key.name, "status", _WRITER)
+        try:
+            await self._registry.update(write, change)
+        except ApiStatus as error:
+            if error.code == 409:
+                return False
+            if error.code != 404:
+                raise
+        return True
 
 
 def _scope_may_change(new: Record, old: Record) -> bool:

@@ -1,7 +1,8 @@
 """Operations on one stored object: get, create, update, delete.
 
 A write reads the object, runs admission and the resource's hooks, and commits against the revision that was read. After
-a lost race for the object or for an address, it starts again with the new state.
+a lost race for the object or for an address, it starts again with the new state. A create that lost a race for a quota
+only charges it again.
 Source: apiserver/pkg/registry/generic/registry/store.go.
 """
 
@@ -14,7 +15,7 @@ from functools import partial
 import msgspec
 
 from bridgehead.apiserver.admission.chain import Chain
-from bridgehead.apiserver.bodies.nulls import nulls_of, write_nulls
+from bridgehead.apiserver.bodies.nulls import drop_nulls, nulls_of, write_nulls
 from bridgehead.apiserver.bodies.schema import Schema
 from bridgehead.apiserver.errors import (
     ApiStatus,
@@ -31,7 +32,18 @@ from bridgehead.apiserver.http.worker import LONG_BYTES, run_long
 from bridgehead.apiserver.resource import Change, JsonObject, Resource
 from bridgehead.apiserver.shapes import Shape
 from bridgehead.apiserver.table import ResourceTable
-from bridgehead.storage import AlreadyExists, ClaimTaken, Conflict, Facts, Key, NotFound, Record, Store, ValueTooLarge
+from bridgehead.storage import (
+    AlreadyExists,
+    ClaimTaken,
+    Companions,
+    Conflict,
+    Facts,
+    Key,
+    NotFound,
+    Record,
+    Store,
+    ValueTooLarge,
+)
 
 from . import metadata
 from .deletion import DeleteOptions, Keep, plan_delete
@@ -179,7 +191,7 @@ class Registry:
             new = await run_long(size, choose)
             await admission.validate_new(new)
             try:
-                record = await self._store_new(write, new, is_versioned=is_versioned)
+                record = await self._store_new(write, new, admission, is_versioned=is_versioned)
             except AlreadyExists:
                 if not new.is_named_here or attempt == _ATTEMPTS - 1:
                     raise already_exists(resource, new.obj["metadata"]["name"]) from None
@@ -192,20 +204,34 @@ class Registry:
                 return record
         raise unavailable("the addresses and ports of this request are taken as fast as they are chosen; try again")
 
-    async def _store_new(self, write: Write, new: New, *, is_versioned: bool) -> Record:
+    async def _store_new(self, write: Write, new: New, admission: WriteAdmission, *, is_versioned: bool) -> Record:
         """Store a new object. Raises `ApiStatus` and the store's errors."""
         resource, obj, facts = write.resource, new.obj, new.facts
         if resource.converter is not None:
             obj, facts = await self._to_stored(resource, obj)
-        key = self.key(resource, write.namespace, obj["metadata"]["name"])
-        write_nulls(obj, nulls_of(resource.stored))
-        if write.dry_run:
-            if self.store.get(key) is not None:
-                raise already_exists(resource, key.name)
-            return Record(key, 0, _encode(obj), facts)
-        if is_versioned:
-            raise ApiStatus(500, "", "resourceVersion should not be set on objects to be created")
-        return await self.store.create(key, obj, facts, also=new.also, max_bytes=_max_bytes(write))
+        key, nulls = self.key(resource, write.namespace, obj["metadata"]["name"]), nulls_of(resource.stored)
+        for _ in range(_ATTEMPTS):
+            charges = await self._charged(partial(admission.charge_new, new.obj))
+            write_nulls(obj, nulls)
+            if write.dry_run:
+                if self.store.get(key) is not None:
+                    raise already_exists(resource, key.name)
+                return Record(key, 0, _encode(obj), facts)
+            if is_versioned:
+                raise ApiStatus(500, "", "resourceVersion should not be set on objects to be created")
+            try:
+                return await self.store.create(key, obj, facts, also=(*new.also, *charges), max_bytes=_max_bytes(write))
+            except Conflict:  # another write charged the same quota
+                drop_nulls(obj, nulls)
+        raise conflict(resource, key.name)
+
+    async def _charged(self, charge: Callable[[], Companions]) -> Companions:
+        """Return what admission commits with an object. Raises `ApiStatus`."""
+        try:
+            return charge()
+        except ApiStatus:
+            await self.store.settle()  # the refusal shows a state that could still be lost
+            raise
 
     async def update(self, write: Write, change: Change) -> Record:
         """Change an object. `change` is pure and may run in another thread.
@@ -231,8 +257,9 @@ class Registry:
             admitted = await admission.mutate_changed(draft)
             changed = await run_long(size, partial(self._steps.changed, write, draft, admitted, refused))
             await admission.validate_changed(changed, draft)
+            charges = await self._charged(partial(admission.charge_changed, changed, draft))
             try:
-                record = await self._store_changed(write, current, changed)
+                record = await self._store_changed(write, current, changed, charges)
             except Conflict:
                 continue
             except ValueTooLarge:
@@ -246,7 +273,7 @@ class Registry:
                 return record
         raise conflict(resource, write.name)
 
-    async def _store_changed(self, write: Write, current: Record, changed: Changed) -> Record:
+    async def _store_changed(self, write: Write, current: Record, changed: Changed, charges: Companions) -> Record:
         """Store a changed object; remove it if its deletion is complete. Raises `ApiStatus` and the store's errors."""
         resource, obj, facts = write.resource, changed.obj, changed.facts
         converter = resource.converter
@@ -264,7 +291,7 @@ class Registry:
             await self.store.delete(key, expected=revision, also=changed.also)
             return Record(key, revision, _encode(obj), facts)
         return await self.store.update(
-            key, obj, facts, expected=revision, also=changed.also, max_bytes=_max_bytes(write)
+            key, obj, facts, expected=revision, also=(*changed.also, *charges), max_bytes=_max_bytes(write)
         )
 
     async def delete(self, write: Write, options: DeleteOptions) -> Deleted:

@@ -7,9 +7,10 @@ Source: apiserver/pkg/endpoints/handlers/{create,update}.go, apiserver/pkg/regis
 
 from __future__ import annotations
 
-from bridgehead.apiserver.admission.chain import Chain, Plugin, mutate, validate
+from bridgehead.apiserver.admission.chain import Chain, Plugin, charge, mutate, validate
 from bridgehead.apiserver.fieldmanagement.managers import Entries
 from bridgehead.apiserver.resource import JsonObject
+from bridgehead.storage import Companions
 
 from .managed_fields import FIELD
 from .owner_references import with_unique_owners
@@ -21,13 +22,14 @@ from .writes import Write
 class WriteAdmission:
     """Admission of one write. No plug-in is called for a write of the server itself, which has no attributes."""
 
-    __slots__ = ("_attributes", "_mutators", "_validators", "_write")
+    __slots__ = ("_attributes", "_chargers", "_mutators", "_validators", "_write")
 
     def __init__(self, chain: Chain, write: Write) -> None:
         attributes = self._attributes = write.attributes
         self._write = write
         self._validators: list[Plugin] = [] if attributes is None else chain.validators(attributes)
         self._mutators: list[Plugin] = [] if attributes is None else chain.mutators(attributes)
+        self._chargers: list[Plugin] = [] if attributes is None else chain.chargers(attributes)
 
     @property
     def changes(self) -> bool:
@@ -71,6 +73,19 @@ class WriteAdmission:
         if self._attributes is not None and self._validators:
             old = with_managers(draft.old, draft.before)
             await validate(self._validators, self._attributes, self._show(changed.obj), self._show(old))
+
+    def charge_new(self, obj: JsonObject) -> Companions:
+        """Return the writes of plug-ins to commit with a new object that they have validated. Raises `ApiStatus`."""
+        if self._attributes is None or not self._chargers:
+            return ()
+        return charge(self._chargers, self._attributes, obj, {})
+
+    def charge_changed(self, changed: Changed, draft: Draft) -> Companions:
+        """Return the writes of plug-ins to commit with an object that they have validated. Raises `ApiStatus`."""
+        if self._attributes is None or not self._chargers:
+            return ()
+        old = with_managers(draft.old, draft.before)
+        return charge(self._chargers, self._attributes, self._show(changed.obj), self._show(old))
 
     def warn(self, texts: list[str]) -> None:
         """Add warnings about the stored object to the request's; those of a view would be about hidden fields."""
