@@ -12,7 +12,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from bridgehead.storage import Change, Companions, Facts, Key, MemoryStore, StorageError, Update
+from bridgehead.storage import Change, Facts, Key, MemoryStore, StorageError, Update
 from bridgehead.storage.errors import AlreadyExists, ClaimTaken, Conflict, NotFound
 from bridgehead.storage.sqlite import SqliteStore
 from tests.unit.examples import examples
@@ -25,6 +25,7 @@ claims = st.frozensets(st.sampled_from(CLAIMS), max_size=2)
 # Revisions by which the writer's lags behind the object's; None (deletes only) is "whatever it is".
 lags = st.sampled_from([0, 0, 0, 1])
 # Updates of other objects in the same commit: their keys, claims and lags.
+Charge = tuple[Key, frozenset[str], int]
 companions = st.lists(st.tuples(keys, claims, lags), max_size=2, unique_by=lambda one: one[0])
 writes = st.one_of(
     st.tuples(st.just("create"), keys, claims, lags, companions),
@@ -40,7 +41,9 @@ class Model:
     revision: int = 0
     objects: dict[Key, tuple[int, frozenset[str]]] = field(default_factory=dict)
 
-    def write(self, verb: str, key: Key, wanted: frozenset[str], expected: int | None) -> type[StorageError] | int:
+    def write(
+        self, verb: str, key: Key, wanted: frozenset[str], expected: int | None, also: tuple[Update, ...]
+    ) -> type[StorageError] | int:
         there = self.objects.get(key)
         if verb == "create" and there is not None:
             return AlreadyExists
@@ -49,14 +52,25 @@ class Model:
                 return NotFound
             if expected is not None and there[0] != expected:
                 return Conflict
-        if any(wanted & held for other, (_, held) in self.objects.items() if other != key):
+        if self._is_taken(key, wanted):
             return ClaimTaken
+        for one in also:
+            if self.objects.get(one.key, (None,))[0] != one.expected:
+                return Conflict
+            if self._is_taken(one.key, one.facts.claims):
+                return ClaimTaken
         self.revision += 1
         if verb == "delete":
             del self.objects[key]
         else:
             self.objects[key] = (self.revision, wanted)
-        return self.revision
+        for number, one in enumerate(also, 1):
+            self.objects[one.key] = (self.revision + number, one.facts.claims)
+        written, self.revision = self.revision, self.revision + len(also)
+        return written
+
+    def _is_taken(self, key: Key, wanted: frozenset[str]) -> bool:
+        return any(wanted & held for other, (_, held) in self.objects.items() if other != key)
 
 
 class Machine(RuleBasedStateMachine):
@@ -79,28 +93,41 @@ class Machine(RuleBasedStateMachine):
         return [self.store.watch(resource, since=self.store.revision) for resource in ("pods", "services")]
 
     @rule(group=st.lists(writes, min_size=1, max_size=6))
-    def write(self, group: list[tuple[str, Key, frozenset[str], int | None]]) -> None:
+    def write(self, group: list[tuple[str, Key, frozenset[str], int | None, list[Charge]]]) -> None:
         """Concurrent writes must have the same results as sequential ones."""
 
         async def submit() -> list[Any]:
             return await asyncio.gather(*calls, return_exceptions=True)
 
         calls, expectations = [], []
-        for verb, key, wanted, lag in group:
+        for verb, key, wanted, lag, charges in group:
             revision = self.model.objects.get(key, (0, None))[0]
             expected = None if lag is None else revision - lag
-            expectations.append(self.model.write(verb, key, wanted, expected))
+            also = self.updates(key, wanted, charges)
+            expectations.append(self.model.write(verb, key, wanted, expected, also))
             value, facts = {"metadata": {"name": key.name}}, Facts(claims=wanted)
             match verb:
                 case "create":
-                    calls.append(self.store.create(key, value, facts))
+                    calls.append(self.store.create(key, value, facts, also=also))
                 case "update":
-                    calls.append(self.store.update(key, value, facts, expected=expected or 0))
+                    calls.append(self.store.update(key, value, facts, expected=expected or 0, also=also))
                 case "delete":
-                    calls.append(self.store.delete(key, expected=expected))
+                    calls.append(self.store.delete(key, expected=expected, also=also))
         outcomes = self.runner.run(submit())
         assert [getattr(o, "revision", type(o)) for o in outcomes] == expectations
         self.past[self.model.revision] = {key: revision for key, (revision, _) in self.model.objects.items()}
+
+    def updates(self, key: Key, wanted: frozenset[str], charges: list[Charge]) -> tuple[Update, ...]:
+        """Return updates of other objects than `key`. No two writes of one commit want the same claim."""
+        updates, free = [], frozenset(CLAIMS) - wanted
+        for other, claims, lag in charges:
+            if other != key:
+                revision = self.model.objects.get(other, (0, None))[0]
+                updates.append(
+                    Update(other, {"metadata": {"name": other.name}}, Facts(claims=claims & free), revision - lag)
+                )
+                free -= claims
+        return tuple(updates)
 
     @invariant()
     def holds_what_the_model_holds(self) -> None:

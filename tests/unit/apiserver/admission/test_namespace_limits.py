@@ -10,7 +10,8 @@ import pytest
 from tests.unit.apiserver.world import World, open_world
 
 CORE = "/api/v1/namespaces/default"
-PODS, SECRETS, QUOTAS, RANGES = (f"{CORE}/{name}" for name in ("pods", "secrets", "resourcequotas", "limitranges"))
+PODS, SECRETS, SERVICES = (f"{CORE}/{name}" for name in ("pods", "secrets", "services"))
+QUOTAS, RANGES = (f"{CORE}/{name}" for name in ("resourcequotas", "limitranges"))
 
 
 @pytest.fixture
@@ -86,13 +87,34 @@ async def test_a_dry_run_is_checked_and_not_counted(world):
     assert (await world.call("POST", f"{SECRETS}?dryRun=All", secret("b"))).status == 403
 
 
-async def test_a_refused_object_is_forgotten(world, monkeypatch):
-    monkeypatch.setattr("bridgehead.apiserver.registry.quota_usage.SETTLE_SECONDS", 0.0)
-    monkeypatch.setattr("bridgehead.apiserver.admission.resource_quota.SETTLE_SECONDS", 0.0)
+async def test_only_stored_objects_are_counted_and_in_the_same_commit(world):
     await set_quota(world, secrets="5")
-    await world.create(SECRETS, secret("a"))
+    await world.create(QUOTAS, {"metadata": {"name": "other"}, "spec": {"hard": {"count/secrets": "5"}}})
+    await until_used(world, {"count/secrets": "0"}, "other")
+    before = world.store.revision
+    created = await world.create(SECRETS, secret("a"))
+    assert (created["metadata"]["resourceVersion"], world.store.revision) == (str(before + 1), before + 3)
+    assert [await used(world, name) for name in ("q", "other")] == [{"secrets": "1"}, {"count/secrets": "1"}]
     assert (await world.call("POST", SECRETS, secret("a"))).status == 409
-    await until_used(world, {"secrets": "1"})
+    assert (await world.call("POST", SECRETS, secret("no name"))).status == 422
+    assert [await used(world, name) for name in ("q", "other")] == [{"secrets": "1"}, {"count/secrets": "1"}]
+    assert world.store.revision == before + 3
+
+
+async def test_changes_are_charged_for_what_grows(world):
+    await set_quota(world, **{"services.nodeports": "1"})
+    service = {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}}
+    await world.create(SERVICES, service)
+    assert (await world.patch(f"{SERVICES}/s?dryRun=All", {"spec": {"type": "NodePort"}})).status == 200
+    assert await used(world) == {"services.nodeports": "0"}
+    assert (await world.patch(f"{SERVICES}/s", {"spec": {"type": "NodePort"}})).status == 200
+    assert await used(world) == {"services.nodeports": "1"}
+    second = {"name": "b", "port": 81}
+    answer = await world.patch(f"{SERVICES}/s", {"spec": {"ports": [{"name": "a", "port": 80}, second]}})
+    refusal = "exceeded quota: q, requested: services.nodeports=1, used: services.nodeports=1, limited: services.nodep"
+    assert (answer.status, refusal in answer.json["message"]) == (403, True)
+    await world.patch(f"{SERVICES}/s", {"spec": {"type": "ClusterIP"}})
+    await until_used(world, {"services.nodeports": "0"})
 
 
 async def test_the_status_follows_pods_specs_and_foreign_writes(world):
