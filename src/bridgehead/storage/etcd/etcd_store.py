@@ -19,7 +19,7 @@ from functools import partial
 
 from bridgehead.storage.errors import AlreadyExists, ClaimTaken, Conflict, NotFound, StoreBroken, ValueTooLarge
 from bridgehead.storage.memory import MemoryStore
-from bridgehead.storage.records import Change, Create, Delete, Facts, JsonObject, Key, Record, Write
+from bridgehead.storage.records import Change, Create, Delete, Facts, JsonObject, Key, Record, Update, Write
 from bridgehead.storage.state import as_of, encode
 
 from .claims import repair_claims
@@ -242,9 +242,15 @@ class EtcdStore(MemoryStore):
                 if self._state.holder(claim) not in (None, key):
                     raise ClaimTaken(claim)
         for other in write.also:
-            if isinstance(other, Create) and (self._state.get(other.key) is not None or self._is_unreadable(other.key)):
-                raise ClaimTaken(other.claim)
+            self._check_companion(other)
         return current
+
+    def _check_companion(self, write: Write) -> None:
+        there = self._state.get(write.key)
+        if isinstance(write, Create) and (there is not None or self._is_unreadable(write.key)):
+            raise ClaimTaken(write.claim)
+        if isinstance(write, Update) and (there is None or there.revision != write.expected):
+            raise Conflict(f"{_name(write.key)} is not of revision {write.expected} any more")
 
     def _is_unreadable(self, key: Key) -> bool:
         return bool(self.unreadable) and self.layout.etcd_key(key) in self.unreadable

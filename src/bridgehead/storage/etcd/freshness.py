@@ -4,8 +4,8 @@ Such a read learns etcd's revision by one read that a majority of the members co
 shown everything up to it. Reads that come at the same time share both.
 
 The newest revision may be that of a key outside the watched prefix. The watch then says by a progress notification how
-far it is, as in Kubernetes' watch cache. In etcd before 3.4.25 and 3.5.8, such a notification may overtake changes
-(etcd-io/etcd#15220). There, a write below the prefix takes its part: the watch shows it after everything before it.
+far it is, as in Kubernetes' watch cache. Older releases of etcd may send such a notification before earlier changes
+(`client.versions`). There, a write below the prefix is made instead: the watch shows it after everything before it.
 
 Source: apiserver/pkg/storage/cacher/cacher.go (`waitUntilFreshAndGetList`), progress (`ConditionalProgressRequester`).
 """
@@ -23,7 +23,7 @@ from bridgehead.storage.errors import StoreBroken
 from .client.errors import EtcdError
 from .client.etcd_client import EtcdClient
 from .client.requests import put
-from .client.versions import parse_version
+from .client.versions import has_reliable_progress
 
 log = logging.getLogger(__name__)
 
@@ -31,8 +31,6 @@ log = logging.getLogger(__name__)
 _ARRIVAL_SECONDS = 0.05
 # A client's request waits for this time at most.
 _WAIT_SECONDS = 10.0
-# The first releases of each line whose progress notifications are in the order of changes.
-_FIRST_ORDERED = ((3, 4, 25), (3, 5, 8))
 
 
 class Freshness:
@@ -100,7 +98,7 @@ class Freshness:
                     log.debug("cannot ask etcd for progress: %s", error)
 
     async def _ask(self, request_progress: Callable[[], Awaitable[None]]) -> None:
-        if _is_ordered(parse_version((await self._client.status()).version)):
+        if has_reliable_progress((await self._client.status()).version):
             await request_progress()
         else:
             await self._client.txn([], [put(self._mark, b"")])
@@ -111,10 +109,3 @@ class Freshness:
         for task in (self._running, self._next):
             if task is not None:
                 task.cancel()
-
-
-def _is_ordered(version: tuple[int, int, int]) -> bool:
-    for first in _FIRST_ORDERED:
-        if version[:2] == first[:2]:
-            return version >= first
-    return version > _FIRST_ORDERED[-1]

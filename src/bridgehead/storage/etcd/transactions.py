@@ -1,7 +1,8 @@
 """The transactions in which a store on etcd writes: what they compare, and what they change.
 
-A write is one transaction with its claims and companions. It compares what the write was checked against: the object's
-revision, and that companions and claims do not exist. If a comparison fails, etcd answers with the entries of claims.
+A write is one transaction with its claims and companions. It compares what the write was checked against: the revisions
+of the object and of companions that it updates, and that new companions and claims do not exist. If a comparison fails,
+etcd answers with the entries of claims.
 
 Pure: no I/O, no clock, no randomness.
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from bridgehead.storage.records import Delete, Record, Write
+from bridgehead.storage.records import Delete, Record, Update, Write
 
 from .claims import claim_key
 from .client.messages_pb2 import Compare, RequestOp
@@ -70,7 +71,7 @@ class Plan:
             if value is None:
                 operations.append(delete(key))
             else:
-                compares.append(mod_revision_equals(key, 0))
+                compares.append(mod_revision_equals(key, other.expected if isinstance(other, Update) else 0))
                 operations.append(put(key, value))
         operations += [delete(claim_key(self.layout, claim)) for claim in self.released[:MOST_CLAIMS]]
         yield self._transaction(compares, operations, self.taken[first:])
