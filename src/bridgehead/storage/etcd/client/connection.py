@@ -36,6 +36,7 @@ _OPTIONS: list[tuple[str, Any]] = [
     ("grpc.max_send_message_length", -1),  # etcd's bound is the operator's (--max-request-bytes)
     ("grpc.keepalive_time_ms", int(KEEPALIVE_SECONDS * 1000)),
     ("grpc.keepalive_timeout_ms", int(KEEPALIVE_TIMEOUT * 1000)),
+    ("grpc.http2.ping_timeout_ms", int(KEEPALIVE_TIMEOUT * 1000)),  # a minute otherwise, also for pings of keepalive
     ("grpc.http2.max_pings_without_data", 0),  # a watch may be silent for hours
     ("grpc.enable_retries", 0),  # this client knows which calls may be repeated
     ("grpc.enable_http_proxy", 0),
