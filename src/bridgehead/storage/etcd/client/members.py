@@ -14,7 +14,7 @@ from .tls import TlsFiles
 from .versions import is_supported
 
 _CONNECT_SECONDS = 3.0
-_ENDED_AT_ONCE = ("Socket closed", "Handshake read failed (Socket closed)")
+_ENDED_AT_ONCE = ("Socket closed", "Connection reset by peer")
 
 
 class Members:
@@ -82,7 +82,7 @@ class Members:
             return error
         if endpoint.is_tls and (problem := await reason_of_failure(endpoint, self._settings)) is not None:
             return problem
-        if str(error).endswith(_ENDED_AT_ONCE):  # a server that expects TLS, or the contrary
+        if any(text in str(error) for text in _ENDED_AT_ONCE):  # a server that expects TLS, or the contrary
             other = "plain HTTP, use http://" if endpoint.is_tls else "TLS, use https://"
             return Unavailable(f"{error}; if it serves {other}")
         return error
