@@ -47,7 +47,7 @@ class CustomResources:
         self._definitions: dict[str, _Definition] = {}
 
     def learn(self, crd: JsonObject) -> None:
-        """Remember a definition, in v1. One that validation would refuse is left out."""
+        """Remember a definition, in v1. Does nothing for an invalid one."""
         try:
             spec = crd["spec"]
             fields = {version["name"]: selectable_fields(version) for version in versions_of(crd)}

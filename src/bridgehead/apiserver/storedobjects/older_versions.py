@@ -193,7 +193,7 @@ def _with_selector(
 ) -> JsonObject:
     """Return a budget with a converted selector. `none` and `all`: selectors of no pod and of all, before and after.
 
-    No other selector may have the label by which the two are told apart.
+    No other selector may have the label of the two.
     """
     selector = (obj.get("spec") or {}).get("selector")
     if selector is None:
