@@ -1,6 +1,6 @@
 """A cluster passes from this project's API server to kube-apiserver and back, on one etcd.
 
-kube-apiserver is 1.20.2, so the kinds are those that it knows in their present version.
+kube-apiserver is 1.20.2, so the kinds are those that it knows, stored in the versions that it knows.
 """
 
 from __future__ import annotations
@@ -79,6 +79,35 @@ kind: Lease
 metadata: {name: leader, namespace: shop}
 spec: {holderIdentity: me, leaseDurationSeconds: 15, renewTime: "2026-01-01T00:00:00.000000Z"}
 ---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: web-1, namespace: shop, labels: {kubernetes.io/service-name: web}}
+addressType: IPv4
+endpoints: [{addresses: [10.244.1.2], nodeName: node1, conditions: {ready: true}}]
+ports: [{port: 8080, protocol: TCP}]
+---
+apiVersion: batch/v1
+kind: CronJob
+metadata: {name: nightly, namespace: shop}
+spec:
+  schedule: "0 3 * * *"
+  jobTemplate: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: a, image: busybox}]}}}}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: web, namespace: shop}
+spec: {minAvailable: 1, selector: {matchLabels: {app: web}}}
+---
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {name: web, namespace: shop}
+spec: {scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}, maxReplicas: 3}
+---
+apiVersion: networking.k8s.io/v1
+kind: Ingress
+metadata: {name: web, namespace: shop}
+spec: {defaultBackend: {service: {name: web, port: {number: 80}}}}
+---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
 metadata: {name: reader, namespace: shop}
@@ -105,6 +134,8 @@ spec: {size: 3}
 """
 KINDS = (
     "namespaces,configmaps,secrets,serviceaccounts,services,endpoints,nodes,pods,deployments.apps,"
+    "endpointslices.discovery.k8s.io,cronjobs.batch,poddisruptionbudgets.policy,horizontalpodautoscalers.autoscaling,"
+    "ingresses.networking.k8s.io,flowschemas.flowcontrol.apiserver.k8s.io,"
     "leases.coordination.k8s.io,roles.rbac.authorization.k8s.io,clusterroles.rbac.authorization.k8s.io,"
     "customresourcedefinitions.apiextensions.k8s.io,widgets.example.com,priorityclasses.scheduling.k8s.io"
 )
@@ -121,7 +152,7 @@ class Place:
 
     @contextlib.contextmanager
     def ours(self, *media_type: str) -> Iterator[Server]:
-        options: dict[str, object] = {"etcd-servers": self.etcd.client_urls[0]}
+        options: dict[str, object] = {"etcd-servers": self.etcd.client_urls[0], "storage-versions": "1.20"}
         if media_type:
             options["storage-media-type"] = media_type[0]
         server = ServerProcess(self.directory, store="", options=options)
@@ -133,9 +164,7 @@ class Place:
 
     @contextlib.contextmanager
     def kube_apiserver(self) -> Iterator[Server]:
-        # Its flow control knows version v1alpha1 and v1beta1 only.
-        options: dict[str, object] = {"feature-gates": "APIPriorityAndFairness=false"}
-        server = KubeApiServer(self.directory, self.etcd.client_urls[0], options)
+        server = KubeApiServer(self.directory, self.etcd.client_urls[0])
         server.start()
         try:
             yield Server(f"https://127.0.0.1:{server.port}", self.directory)

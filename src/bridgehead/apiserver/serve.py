@@ -20,6 +20,7 @@ import uvloop
 
 from bridgehead import heartbeat
 from bridgehead.heap import collect_rarely
+from bridgehead.media_types import JSON
 from bridgehead.objects.addresses import join_host_port
 from bridgehead.signing_keys import SigningKey, read_verification_keys
 from bridgehead.storage import Store, open_store
@@ -53,7 +54,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EtcdOptions:
-    """Options of a store on etcd. `media_type`: the form of built-in objects there."""
+    """Options of a store on etcd.
+
+    `media_type`: the form of built-in objects there. `storage_versions`: the release of Kubernetes whose versions of
+    the API they have, 1.36 or 1.20.
+    """
 
     servers: tuple[str, ...]
     prefix: str = "/registry"
@@ -63,7 +68,8 @@ class EtcdOptions:
     user: str = ""
     password: str = ""
     compaction_seconds: float = 300.0
-    media_type: str = "application/json"
+    media_type: str = JSON
+    storage_versions: str = "1.36"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,7 +212,7 @@ async def _open_store(options: ServeOptions, table: Sequence[Resource], encrypti
         return open_store(options.store, encryption)
     from bridgehead.storage.etcd import EtcdSettings, EtcdStoreOptions, open_etcd_store
 
-    from .storedobjects import StoredObjects, layout_of
+    from .storedobjects import STORAGE_VERSIONS, STORAGE_VERSIONS_1_20, StoredObjects, layout_of
 
     settings = EtcdSettings(
         endpoints=etcd.servers,
@@ -216,7 +222,8 @@ async def _open_store(options: ServeOptions, table: Sequence[Resource], encrypti
         user=etcd.user,
         password=etcd.password,
     )
-    codec = StoredObjects(table, api_schema(), etcd.media_type)
+    versions = STORAGE_VERSIONS_1_20 if etcd.storage_versions == "1.20" else STORAGE_VERSIONS
+    codec = StoredObjects(table, api_schema(), etcd.media_type, versions)
     store_options = EtcdStoreOptions(
         lifetimes={"events": int(options.event_seconds)},
         compaction_seconds=etcd.compaction_seconds,

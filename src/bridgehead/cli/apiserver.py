@@ -6,11 +6,13 @@ a token of --token-auth-file, or with a service account token that this server h
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bridgehead.heap import no_collection
+from bridgehead.media_types import JSON, PROTOBUF
 from bridgehead.objects.times import parse_duration
 
 from .failures import reporting_failures
@@ -76,9 +78,12 @@ class Options:
         "5m", STORAGE, "Interval between compactions of etcd's history, as a duration; 0: never."
     )
     storage_media_type: str = option(
-        "application/json",
+        JSON,
         STORAGE,
         "Form of built-in objects in etcd: application/json, or application/vnd.kubernetes.protobuf.",
+    )
+    storage_versions: str = option(
+        "1.36", STORAGE, "Release whose API versions objects have in etcd: 1.36, or 1.20 for a kube-apiserver of 1.20."
     )
     event_ttl: str = option("1h", STORAGE, "Time for which Events are kept, as a duration.")
     encryption_provider_config: Path | None = option(None, STORAGE, "EncryptionConfiguration for the store's file.")
@@ -232,8 +237,15 @@ def _etcd(options: Options) -> EtcdOptions | None:
         user=options.etcd_username,
         password=options.etcd_password_file.read_text().strip() if options.etcd_password_file else "",
         compaction_seconds=_seconds("--etcd-compaction-interval", options.etcd_compaction_interval),
-        media_type=options.storage_media_type,
+        media_type=_one_of("--storage-media-type", options.storage_media_type, (JSON, PROTOBUF)),
+        storage_versions=_one_of("--storage-versions", options.storage_versions, ("1.36", "1.20")),
     )
+
+
+def _one_of(name: str, value: str, allowed: Sequence[str]) -> str:
+    if value not in allowed:
+        raise ValueError(f"{name} {value!r} is not one of {', '.join(allowed)}")
+    return value
 
 
 def _seconds(name: str, duration: str) -> float:
