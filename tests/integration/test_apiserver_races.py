@@ -117,6 +117,19 @@ async def test_concurrent_creates_of_one_name_succeed_once(parts):
     assert sorted(status for status, _ in answers) == [201] + [409] * 9
 
 
+async def test_concurrent_creates_never_exceed_a_quota_nor_write_it_apart(parts):
+    quotas = "/api/v1/namespaces/default/resourcequotas"
+    await call(parts, "POST", quotas, {"metadata": {"name": "q"}, "spec": {"hard": {"configmaps": "20"}}})
+    await parts.quota_usage.count_namespace("default")
+    before = parts.registry.store.revision
+    answers = await asyncio.gather(
+        *(call(parts, "POST", CONFIG_MAPS, {"metadata": {"name": f"c{i}"}}) for i in range(64))
+    )
+    assert sorted(status for status, _ in answers) == [201] * 20 + [403] * 44
+    _, quota = await call(parts, "GET", f"{quotas}/q", {})
+    assert (quota["status"]["used"], parts.registry.store.revision) == ({"configmaps": "20"}, before + 40)
+
+
 async def test_a_quota_that_is_counted_again_has_admitted_objects(parts):
     """The objects include those whose admission is written, but not durable yet."""
     quotas, key = "/api/v1/namespaces/default/resourcequotas", Key("resourcequotas", "default", "q")

@@ -13,10 +13,13 @@ from bridgehead.apiserver.admission.attributes import Attributes
 from bridgehead.apiserver.admission.chain import Chain, Plugin
 from bridgehead.apiserver.errors import forbidden
 from bridgehead.apiserver.registry.writes import Write
+from bridgehead.storage import Companions, Facts, Key, Store, Update
 from tests.unit.apiserver.world import World, open_world
 
 DEFAULT = "/api/v1/namespaces/default"
 CONFIG_MAPS = f"{DEFAULT}/configmaps"
+ROLES = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles"
+COUNTER = Key("configmaps", "default", "counter")
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 
 
@@ -60,6 +63,23 @@ class Recorder(Plugin):
         self.calls.append(Call("validate", attributes, copy.deepcopy(obj), copy.deepcopy(old)))
         if self.refuses == "validate":
             raise forbidden(attributes.resource, attributes.name, "no")
+
+
+@dataclass
+class Counter(Recorder):
+    """Counts objects in one of its own. Its first attempt expects a revision that this object no longer has."""
+
+    store: Store | None = None
+
+    def charge(self, attributes: Attributes, obj: dict[str, Any], old: dict[str, Any]) -> Companions:
+        assert self.store is not None
+        self.calls.append(Call("charge", attributes, copy.deepcopy(obj), copy.deepcopy(old)))
+        counter = self.store.latest(COUNTER)
+        if counter is None or attributes.operation == "DELETE":
+            return ()
+        attempts = sum(call.phase == "charge" for call in self.calls)
+        value = {"metadata": {"name": "counter"}, "data": {"last": obj["metadata"]["name"]}}
+        return (Update(COUNTER, value, Facts(), counter.revision - (attempts == 1)),)
 
 
 @pytest.fixture
@@ -111,6 +131,31 @@ async def test_every_write_of_a_stored_object_passes_the_chain(world, recorder):
     finalize = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}, "spec": {"finalizers": []}}
     assert (await world.call("PUT", "/api/v1/namespaces/n/finalize", finalize)).status == 200
     assert taken(recorder)[-1] == ("UPDATE", "namespaces/finalize", "n", "n")
+
+
+async def test_only_the_charge_of_a_create_is_repeated_when_it_is_overtaken(world):
+    await world.create(CONFIG_MAPS, {"metadata": {"name": "counter"}})
+    counter = Counter(store=world.store)
+    world.parts.registry.admission = Chain((counter,))
+    role = await world.create(ROLES, {"metadata": {"name": "r"}, "rules": []})
+    assert [call.phase for call in counter.calls] == ["mutate", "validate", "charge", "charge"]
+    assert counter.calls[2].obj == counter.calls[3].obj, "objects are shown without the nulls that are stored"
+    counted = await world.get(f"{CONFIG_MAPS}/counter")
+    assert counted["data"] == {"last": "r"}
+    assert int(counted["metadata"]["resourceVersion"]) == int(role["metadata"]["resourceVersion"]) + 1
+
+
+async def test_an_update_begins_again_when_its_charge_is_overtaken(world):
+    for name in ("a", "counter"):
+        await world.create(CONFIG_MAPS, {"metadata": {"name": name}})
+    counter = Counter(store=world.store)
+    world.parts.registry.admission = Chain((counter,))
+    assert (await world.patch(f"{CONFIG_MAPS}/a", {"data": {"x": "y"}})).status == 200
+    assert [call.phase for call in counter.calls] == ["mutate", "validate", "charge"] * 2
+    counted = await world.get(f"{CONFIG_MAPS}/counter")
+    assert counted["data"] == {"last": "a"}
+    assert (await world.call("DELETE", f"{CONFIG_MAPS}/a")).status == 200
+    assert await world.get(f"{CONFIG_MAPS}/counter") == counted, "nothing is stored that could be charged"
 
 
 async def test_reads_and_the_server_itself_do_not_pass_the_chain(world, recorder):
