@@ -1,4 +1,4 @@
-"""Quotas with two servers on one store: never exceeded, and exact at the end, in any order of what happens."""
+"""Quotas with two servers on one store: never exceeded, and exact at the end, in any order of writes and counts."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def servers() -> Servers:
 
 
 class Example:
-    """What happens in one namespace."""
+    """Writes and counts in one namespace."""
 
     def __init__(self, servers: Servers) -> None:
         self.servers, self.parts, self.shared = servers, servers.parts, servers.shared
