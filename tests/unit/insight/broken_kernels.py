@@ -6,9 +6,11 @@ interfaces, routes and sysctls as a network plugin that routes.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -50,51 +52,12 @@ class Kernels:
     """A cluster and the network namespaces of its nodes, to be changed."""
 
     def __init__(self, mode: str = "nftables") -> None:
-        self.world: World = base()
-        port = ServicePort(port=80, name="http", target_port="http", node_port=WEB_NODE_PORT)
-        self.world.change_service("web", type="NodePort", ports=(port,))
-        for name, progress in self.world.progress.items():
-            self.world.progress[name] = progress._replace(mode=ModeInUse(mode, mode))
-        facts = self.world.facts()
-        self.networks = {name: self._network(name, facts) for name in self.world.nodes}
+        self.world = _world(mode)
+        self.networks = copy.deepcopy(_networks(mode))
         self.more: dict[str, Any] = {}
 
     def facts(self) -> Facts:
         return dataclasses.replace(self.world.facts(), networks=self.networks, **self.more)
-
-    def _network(self, name: str, facts: Facts) -> NetworkState:
-        state = kernel_of(expect_node(facts.cluster, name))
-        number = int(name[-1])
-        interfaces = [
-            Interface(name="lo", index=1, mtu=65536, is_up=True, addresses=("127.0.0.1/8", "::1/128")),
-            Interface(name="eth0", index=2, mtu=1500, is_up=True, addresses=(f"10.0.0.20{number}/24",), kind="veth"),
-        ]
-        routes = [
-            Route(destination="default", device="eth0", via="10.0.0.1"),
-            Route(destination="10.0.0.0/24", device="eth0"),
-            Route(destination="default", family=6, device="eth0", via="fd00:10::1"),
-        ]
-        for other in range(1, len(facts.cluster.nodes) + 1):
-            if other != number:
-                via = f"10.0.0.20{other}"
-                routes.append(Route(destination=f"10.244.{other}.0/24", device="eth0", via=via))
-                cidr = f"fd00:10:244:{other}::/64"
-                routes.append(Route(destination=cidr, family=6, device="eth0", via=f"fd00:10::20{other}"))
-        pods = [p for p in facts.cluster.pods.values() if p.spec.node_name == name and not p.spec.host_network]
-        for index, pod in enumerate(pods, 3):
-            device = f"veth{index}"
-            interfaces.append(Interface(name=device, index=index, mtu=1500, is_up=True, kind="veth"))
-            for ip in pod.status.pod_ips:
-                family, length = (6, 128) if ":" in ip.ip else (4, 32)
-                routes.append(Route(destination=f"{ip.ip}/{length}", family=family, device=device))
-        if state.virtual_servers:
-            services = [each for each in facts.cluster.services.values() if each.is_proxied]
-            addresses = tuple(f"{ip}/32" for each in services for ip in each.spec.cluster_ips)
-            interfaces.append(
-                Interface(name="kube-ipvs0", index=99, mtu=1500, is_up=False, addresses=addresses, kind="dummy")
-            )
-        state.interfaces, state.routes, state.sysctls = tuple(interfaces), tuple(routes), dict(SYSCTLS)
-        return state
 
     # --- Changes ---------------------------------------------------------------------------------------------
 
@@ -141,6 +104,58 @@ class Kernels:
         self.node.interfaces = tuple(
             msgspec.structs.replace(each, **fields) if each.name == which else each for each in self.node.interfaces
         )
+
+
+def _world(mode: str) -> World:
+    world = base()
+    port = ServicePort(port=80, name="http", target_port="http", node_port=WEB_NODE_PORT)
+    world.change_service("web", type="NodePort", ports=(port,))
+    for name, progress in world.progress.items():
+        world.progress[name] = progress._replace(mode=ModeInUse(mode, mode))
+    return world
+
+
+@cache
+def _networks(mode: str) -> dict[str, NetworkState]:
+    """Return the network namespaces of the nodes by name. Callers change copies: the rules take long to render."""
+    world = _world(mode)
+    facts = world.facts()
+    return {name: _network(name, facts) for name in world.nodes}
+
+
+def _network(name: str, facts: Facts) -> NetworkState:
+    state = kernel_of(expect_node(facts.cluster, name))
+    number = int(name[-1])
+    interfaces = [
+        Interface(name="lo", index=1, mtu=65536, is_up=True, addresses=("127.0.0.1/8", "::1/128")),
+        Interface(name="eth0", index=2, mtu=1500, is_up=True, addresses=(f"10.0.0.20{number}/24",), kind="veth"),
+    ]
+    routes = [
+        Route(destination="default", device="eth0", via="10.0.0.1"),
+        Route(destination="10.0.0.0/24", device="eth0"),
+        Route(destination="default", family=6, device="eth0", via="fd00:10::1"),
+    ]
+    for other in range(1, len(facts.cluster.nodes) + 1):
+        if other != number:
+            via = f"10.0.0.20{other}"
+            routes.append(Route(destination=f"10.244.{other}.0/24", device="eth0", via=via))
+            cidr = f"fd00:10:244:{other}::/64"
+            routes.append(Route(destination=cidr, family=6, device="eth0", via=f"fd00:10::20{other}"))
+    pods = [p for p in facts.cluster.pods.values() if p.spec.node_name == name and not p.spec.host_network]
+    for index, pod in enumerate(pods, 3):
+        device = f"veth{index}"
+        interfaces.append(Interface(name=device, index=index, mtu=1500, is_up=True, kind="veth"))
+        for ip in pod.status.pod_ips:
+            family, length = (6, 128) if ":" in ip.ip else (4, 32)
+            routes.append(Route(destination=f"{ip.ip}/{length}", family=family, device=device))
+    if state.virtual_servers:
+        services = [each for each in facts.cluster.services.values() if each.is_proxied]
+        addresses = tuple(f"{ip}/32" for each in services for ip in each.spec.cluster_ips)
+        interfaces.append(
+            Interface(name="kube-ipvs0", index=99, mtu=1500, is_up=False, addresses=addresses, kind="dummy")
+        )
+    state.interfaces, state.routes, state.sysctls = tuple(interfaces), tuple(routes), dict(SYSCTLS)
+    return state
 
 
 class Case(NamedTuple):
@@ -290,7 +305,7 @@ def pods_that_connect_to_themselves_are_not_masqueraded(kernels: Kernels) -> Non
 def clients_stick_to_a_server_without_weight(kernels: Kernels) -> None:
     kernels.world.change_service("web", session_affinity="ClientIP")
     facts = kernels.world.facts()
-    kernels.networks = {name: kernels._network(name, facts) for name in kernels.networks}
+    kernels.networks = {name: _network(name, facts) for name in kernels.networks}
     kernels.sysctl("net/ipv4/vs/expire_quiescent_template", 0)
 
     def draining(server: VirtualServer) -> VirtualServer:

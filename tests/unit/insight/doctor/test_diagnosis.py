@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections import Counter
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -21,7 +22,7 @@ from bridgehead.insight.facts.cluster_state import ClusterState
 from bridgehead.insight.findings import Finding, Severity, Unseen
 from bridgehead.objects.meta import ObjectKey
 from tests.unit.insight import broken_clusters, broken_kernels
-from tests.unit.insight.generated_clusters import NOW, base, deployment, healthy, node
+from tests.unit.insight.generated_clusters import NOW, World, base, deployment, healthy, node
 
 HEALTHY = 200
 CASES = {case.name: case for case in broken_clusters.CASES}
@@ -91,14 +92,14 @@ def test_a_change_breaks_nothing_else(name):
 
 def test_clusters_that_work_have_no_verdict():
     for seed in range(HEALTHY):
-        assert diagnose(healthy(seed).facts()).findings == (), seed
+        _, facts = _healthy(seed)
+        assert diagnose(facts).findings == (), seed
 
 
 def test_the_generated_clusters_differ_in_everything_that_matters():
     found: Counter[object] = Counter()
     for seed in range(HEALTHY):
-        world = healthy(seed)
-        facts = world.facts()
+        world, facts = _healthy(seed)
         for service in world.services.values():
             spec = service.spec
             found[spec.type] += 1
@@ -161,8 +162,7 @@ def test_a_cluster_of_which_half_was_read():
     """Any combination of kinds may be missing."""
     chance = random.Random(1)
     for seed in range(100):
-        world = healthy(seed)
-        cluster = world.facts().cluster
+        cluster = _healthy(seed)[1].cluster
         for kind in chance.sample(KINDS, chance.randint(1, 8)):
             field = FIELDS.get(kind, kind)
             empty = () if isinstance(getattr(cluster, field), list | tuple) else {}
@@ -173,7 +173,7 @@ def test_a_cluster_of_which_half_was_read():
 @pytest.mark.parametrize("name", CASES)
 def test_broken_and_half_read_clusters_are_diagnosed(name):
     """A broken cluster without a kind is diagnosed, too."""
-    cluster = CASES[name].world().facts().cluster
+    cluster = _facts(CASES[name]).cluster
     for kind in random.Random(name).sample(KINDS, 4):
         field = FIELDS.get(kind, kind)
         empty = () if isinstance(getattr(cluster, field), list | tuple) else {}
@@ -332,8 +332,23 @@ def test_every_cause_of_the_catalogue_is_made_by_a_test():
     assert made == set(CAUSES)
 
 
+# Several tests look at these, and none changes them: half of the time is the making of clusters.
+
+
+@cache
+def _healthy(seed: int) -> tuple[World, Facts]:
+    world = healthy(seed)
+    return world, world.facts()
+
+
+@cache
+def _facts(case: broken_clusters.Case) -> Facts:
+    return case.world().facts()
+
+
+@cache
 def _diagnose(case: broken_clusters.Case) -> Diagnosis:
-    return diagnose(case.world().facts())
+    return diagnose(_facts(case))
 
 
 def _replaced(cluster: ClusterState, **fields: Any) -> ClusterState:
