@@ -15,7 +15,7 @@ from collections.abc import Generator
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, settings, strategies
 
 from tests import guest, tools
 
@@ -79,11 +79,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: (item.get_closest_marker("guest") is not None, item.path.name not in _FIRST))
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish(session: pytest.Session) -> None:
     """Take modules and tests, which stay until the end, out of garbage collection, and collect after more allocations.
 
-    Otherwise collection takes a fifth of the unit tests' time.
+    Otherwise collection takes a fifth of the unit tests' time. Processes that `tests.forking` forks share Hypothesis'
+    table of characters: without `.hypothesis`, each would take a second to make it.
     """
+    if session.config.pluginmanager.has_plugin("tests.forking"):
+        strategies.characters(codec="utf-8").validate()
     gc.collect()
     gc.enable()
     gc.freeze()
