@@ -1,6 +1,8 @@
 """Messages between a speaker and its detector: JSON objects, and beats without content, over a pair of sockets.
 
-Each side sends a beat in each `BEAT_SECONDS`, so that the other side notices when it does not run.
+Each side sends a beat in each `BEAT_SECONDS`, so that the other side notices when it does not run. The detector's beats
+tell whether it is idle, because no address depends on it; beats then follow each other in `IDLE_BEAT_SECONDS`, in both
+directions.
 
 A packet is a beat, or a part of a message: the kernel bounds a packet by the socket's buffer (net.core.wmem_max), which
 a message with the addresses of some thousand nodes may exceed.
@@ -17,7 +19,8 @@ from collections.abc import Iterator
 from .engine import Message
 
 BEAT_SECONDS = 0.05
-_BEAT = b"."
+IDLE_BEAT_SECONDS = 1.0
+_BEAT, _IDLE_BEAT = b".", b","
 _MORE, _LAST = b"+", b"="  # the first byte of a part that others follow, and of a message's last part
 _BUFFER_BYTES = 1 << 20
 _PART_BYTES = 1 << 16
@@ -37,6 +40,7 @@ class Channel:
         self._socket = sock
         self._unsent: deque[bytes] = deque()  # parts of the last message
         self._received = bytearray()  # parts of a message whose last one is missing
+        self.is_idle = True  # according to the last beat from the other end
         sock.setblocking(False)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER_BYTES)
 
@@ -46,11 +50,16 @@ class Channel:
     def close(self) -> None:
         self._socket.close()
 
-    def beat(self) -> None:
+    @property
+    def has_unsent(self) -> bool:
+        """Whether a part of the last message waits for the next beat."""
+        return bool(self._unsent)
+
+    def beat(self, *, is_idle: bool = False) -> None:
         """Send the rest of the last message, and a beat. An end that is closed or does not read is ignored."""
         with contextlib.suppress(OSError):
             self._flush()
-            self._socket.send(_BEAT)
+            self._socket.send(_IDLE_BEAT if is_idle else _BEAT)
 
     def send(self, message: Message) -> bool:
         """Send a message; what the other end has no room for follows with the next beats.
@@ -84,7 +93,8 @@ class Channel:
                 packet = b""
             if not packet:
                 raise EOFError
-            if packet == _BEAT:
+            if packet in (_BEAT, _IDLE_BEAT):
+                self.is_idle = packet == _IDLE_BEAT
                 yield None
                 continue
             self._received += packet[1:]

@@ -17,12 +17,13 @@ from typing import Any
 from bridgehead.balancer.errors import DetectorEnded
 from bridgehead.balancer.process_lookup import is_stopped
 
-from .channel import BEAT_SECONDS
+from .channel import BEAT_SECONDS, IDLE_BEAT_SECONDS
 from .engine import Message
-from .process import SILENCE_SECONDS, start
+from .process import IDLE_SILENCE_SECONDS, SILENCE_SECONDS, start
 
 Handler = Callable[[Message], None]
 _STARVED_SECONDS = 1.0  # without a beat: the other nodes have believed this one dead for long
+_IDLE_STARVED_SECONDS = 20 * IDLE_BEAT_SECONDS  # no address depends on it
 _END_SECONDS = 2.0
 
 
@@ -35,6 +36,7 @@ class Detector:
         self._handlers: dict[str, Handler] = {}
         self._on_silence: Callable[[bool], None] = lambda is_silent: None
         self._last_beat = 0.0
+        self._wake = asyncio.Event()  # the pace of beats has changed, or the detector has ended
         self.is_silent = False
 
     def on_message(self, name: str, handler: Handler) -> None:
@@ -62,8 +64,11 @@ class Detector:
         loop.add_reader(self._channel, self._read, ended)
         try:
             while not ended.done():
-                planned = time.monotonic() + BEAT_SECONDS
-                await asyncio.wait([ended], timeout=BEAT_SECONDS)
+                planned = time.monotonic() + self._beat_seconds
+                self._wake.clear()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout_at(loop.time() + self._beat_seconds):
+                        await self._wake.wait()
                 self._send_waiting()
                 self._channel.beat()
                 self._check(max(0.0, time.monotonic() - planned))
@@ -71,6 +76,11 @@ class Detector:
             loop.remove_reader(self._channel)
             self.close()
         raise DetectorEnded("the failure detector has ended")
+
+    @property
+    def _beat_seconds(self) -> float:
+        is_rare = self._channel.is_idle and not self._unsent and not self._channel.has_unsent
+        return IDLE_BEAT_SECONDS if is_rare else BEAT_SECONDS
 
     def close(self) -> None:
         """End the detector, which announces that this speaker ends, and wait for it."""
@@ -89,12 +99,16 @@ class Detector:
         now = time.monotonic()
         self._last_beat += late
         silence = now - self._last_beat
-        is_silent = silence > _STARVED_SECONDS or (silence > SILENCE_SECONDS and is_stopped(self.pid))
+        starved, long = _STARVED_SECONDS, SILENCE_SECONDS
+        if self._channel.is_idle:
+            starved, long = _IDLE_STARVED_SECONDS, IDLE_SILENCE_SECONDS
+        is_silent = silence > starved or (silence > long and is_stopped(self.pid))
         if is_silent != self.is_silent:
             self.is_silent = is_silent
             self._on_silence(is_silent)
 
     def _read(self, ended: asyncio.Future[None]) -> None:
+        was_idle = self._channel.is_idle
         try:
             for message in self._channel.receive():
                 self._last_beat = time.monotonic()
@@ -105,3 +119,6 @@ class Detector:
         except EOFError:
             if not ended.done():
                 ended.set_result(None)
+            self._wake.set()
+        if self._channel.is_idle != was_idle:
+            self._wake.set()

@@ -30,6 +30,10 @@ class Engine(Protocol):
 
     name: str  # the key "to" of messages for this engine
 
+    @property
+    def is_active(self) -> bool:
+        """Whether others rely on this node now, so that a speaker that does not run has to be noticed soon."""
+
     def descriptors(self) -> Collection[Descriptor]:
         """Return what to watch for input. The loop asks again after `on_message`."""
 

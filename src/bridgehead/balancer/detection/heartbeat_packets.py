@@ -22,7 +22,7 @@ _VERSION: Final = 1
 _HEADER: Final = struct.Struct("!4sBBH6s6sQQ")
 _AGE: Final = struct.Struct("!6sH")
 _TAG_BYTES: Final = 16
-_LEAVING, _UNFIT, _REPLY_WANTED = 1, 2, 4  # flags of the header
+_LEAVING, _UNFIT, _REPLY_WANTED, _ACTIVE = 1, 2, 4, 8  # flags of the header
 _AGE_LEAVING, _AGE_UNFIT, _AGE_MASK = 0x8000, 0x4000, 0x3FFF
 LONGEST_AGE: Final = _AGE_MASK / 1000
 
@@ -42,7 +42,8 @@ class Heartbeat(NamedTuple):
     `timestamp`: the sender's observation clock in microseconds. `echo`: the timestamp of the last packet that the
     sender received from the destination; 0 before the first. Only a recent echo shows that the packet is new, and that
     packets pass in both directions. `is_fit`: the sender can announce addresses. `is_leaving`: the sender ends soon, as
-    planned. `wants_reply`: the destination should send its next heartbeat at once.
+    planned. `wants_reply`: the destination should send its next heartbeat at once. `is_active`: heartbeats have the pace of
+    takeovers, because some node has an address to announce.
     """
 
     sender: bytes
@@ -52,6 +53,7 @@ class Heartbeat(NamedTuple):
     is_leaving: bool = False
     is_fit: bool = True
     wants_reply: bool = False
+    is_active: bool = False
     ages: Sequence[Age] = ()
 
 
@@ -66,6 +68,7 @@ def encode(heartbeat: Heartbeat, key: bytes) -> bytes:
         (_LEAVING if heartbeat.is_leaving else 0)
         | (0 if heartbeat.is_fit else _UNFIT)
         | (_REPLY_WANTED if heartbeat.wants_reply else 0)
+        | (_ACTIVE if heartbeat.is_active else 0)
     )
     header = _HEADER.pack(
         _MAGIC,
@@ -112,5 +115,6 @@ def decode(data: bytes, key: bytes) -> Heartbeat | None:
         is_leaving=bool(flags & _LEAVING),
         is_fit=not flags & _UNFIT,
         wants_reply=bool(flags & _REPLY_WANTED),
+        is_active=bool(flags & _ACTIVE),
         ages=ages,
     )

@@ -3,9 +3,10 @@
 Messages from the speaker, all keys but "to" optional:
 
     {"to": "heartbeats", "this": "node1", "port": 7946, "key": "hexadecimal", "peers": {"node2": "10.0.0.202"},
-     "links": ["eth0"], "ready": true, "leaving": true}
+     "links": ["eth0"], "ready": true, "leaving": true, "active": true}
 
-`links`: announcements need one of these interfaces to transmit; none: no condition. `ready`: the speaker can announce.
+`links`: announcements need one of these interfaces to transmit; none: no condition. `ready`: the speaker can announce. `active`: it has an
+address to announce.
 
 Messages to the speaker, when the view or this node's own state changes:
 
@@ -60,6 +61,10 @@ class Heartbeats:
         self._is_speaker_running = True
         self._last: tuple[Conclusion, bool] | None = None
 
+    @property
+    def is_active(self) -> bool:
+        return self._membership is not None and self._membership.is_active
+
     def descriptors(self) -> Collection[Descriptor]:
         return (*self._sockets.values(), self._links)
 
@@ -82,6 +87,8 @@ class Heartbeats:
                 self._membership.set_peers(self._addresses)
         if "links" in message:
             self._needed_links = frozenset(message["links"])
+        if message.get("active") and self._membership is not None:
+            self._membership.activate(now)
         self._is_ready = message.get("ready", self._is_ready)
         if "leaving" in message and self._membership is not None:
             self._membership.is_leaving = message["leaving"]

@@ -47,6 +47,10 @@ class Leftovers:
         self._directory = ""
         self._addresses: set[Address] = set()
 
+    @property
+    def is_active(self) -> bool:
+        return False  # only the speaker's end matters, which needs no beats
+
     def descriptors(self) -> Collection[Descriptor]:
         return ()
 

@@ -6,6 +6,10 @@ whose packets are replayed, is not alive. Before a silent node is declared dead,
 silence began; that answer contains its own evidence. A node that receives nothing at all changes nothing for a while:
 it is rather cut off itself than the only survivor.
 
+As long as no address is announced anywhere, nothing can be taken over, and heartbeats are rare (`IDLE`). The first node
+that has an address to announce goes over to the pace of takeovers (`ACTIVE`); its packets let all others follow at once,
+and no node goes back before its speaker restarts.
+
 All times are seconds of the observation clock (`engine.py`). Pure: no I/O, no clock, no randomness.
 """
 
@@ -17,17 +21,35 @@ from typing import Final, NamedTuple
 from .heartbeat_packets import LONGEST_AGE, Age, Heartbeat, node_id
 from .neighbours import neighbours
 
-INTERVAL: Final = 0.05  # between two heartbeats to each neighbour
-DEAD_AFTER: Final = 0.3  # without evidence
+DEAD_AFTER: Final = 0.3  # without evidence, while any address is announced
 QUERY_INTERVAL: Final = 0.02  # between two queries about a silent node
 QUERIED: Final = 3  # nodes that are asked about a silent one
 ISOLATED_SECONDS: Final = 2.0  # after which a node that receives nothing believes that all others are dead
 FIRST_SECONDS: Final = 0.5  # after the start, in which this node only listens
-_ECHO_SECONDS: Final = 1.2 * INTERVAL  # age of an echo when packets pass in both directions
-_CONFIRMATION_SECONDS: Final = DEAD_AFTER + 2 * INTERVAL  # since a packet of this node that another one has received
 _REPLY_INTERVAL: Final = 0.01
 _MICROSECONDS: Final = 1_000_000
 _LONG_AGO: Final = float("-inf")
+
+
+class Pace(NamedTuple):
+    """Times in seconds. `interval`: between two heartbeats to each neighbour. `dead_after`: without evidence."""
+
+    interval: float
+    dead_after: float
+
+    @property
+    def echo_age(self) -> float:
+        """Age of an echo when packets pass in both directions."""
+        return 1.2 * self.interval
+
+    @property
+    def confirmation_age(self) -> float:
+        """Age, at most, of the last packet of this node that another one has received."""
+        return self.dead_after + 2 * self.interval
+
+
+ACTIVE: Final = Pace(0.05, DEAD_AFTER)
+IDLE: Final = Pace(1.0, 4.0)
 
 
 class Change(NamedTuple):
@@ -92,6 +114,25 @@ class Membership:
         self._is_isolated = False
         self._is_alone = False
         self._first_until = self._unconfirmed_until = start + FIRST_SECONDS
+        self._pace = IDLE
+
+    @property
+    def is_active(self) -> bool:
+        """Whether heartbeats have the pace of takeovers."""
+        return self._pace is ACTIVE
+
+    def activate(self, now: float) -> None:
+        """Go over to the pace of takeovers, for the next heartbeats are due now."""
+        if self.is_active:
+            return
+        self._pace = ACTIVE
+        self._next_send = now
+        # The last heartbeats may be as old as the idle pace allows: the shorter patience begins now.
+        for peer in self._peers.values():
+            if peer.is_alive:
+                peer.evidence = peer.received = now
+        if self._confirmed != _LONG_AGO:
+            self._confirmed = now
 
     def set_peers(self, names: Iterable[str]) -> None:
         """Set the other nodes of the cluster, whether or not a speaker runs there."""
@@ -112,13 +153,15 @@ class Membership:
         peer = self._by_id.get(packet.sender)
         if peer is None or packet.destination != self._id:
             return None
-        if packet.timestamp <= peer.timestamp and now - peer.received <= DEAD_AFTER:
+        if packet.timestamp <= peer.timestamp and now - peer.received <= self._pace.dead_after:
             return None  # a duplicate, or overtaken; a lower timestamp after a silence is a node that has restarted
         peer.timestamp, peer.received = packet.timestamp, now
+        if packet.is_active:
+            self.activate(now)
         echo = packet.echo / _MICROSECONDS
         # A node that no longer receives echoes the same packet for ever.
-        moment = min(now, echo + _ECHO_SECONDS)
-        is_recent = now - moment <= DEAD_AFTER
+        moment = min(now, echo + self._pace.echo_age)
+        is_recent = now - moment <= self._pace.dead_after
         if is_recent:
             if echo >= self._confirmed_after:
                 self._confirmed = max(self._confirmed, echo)
@@ -133,7 +176,7 @@ class Membership:
 
     def _relay(self, age: Age, now: float) -> None:
         peer, moment = self._by_id.get(age.node), now - age.seconds
-        if peer is not None and age.seconds < LONGEST_AGE and moment > peer.evidence + INTERVAL / 10:
+        if peer is not None and age.seconds < LONGEST_AGE and moment > peer.evidence + self._pace.interval / 10:
             peer.evidence = moment
             peer.is_leaving, peer.is_fit = age.is_leaving, age.is_fit
 
@@ -154,12 +197,13 @@ class Membership:
             is_leaving=self.is_leaving,
             is_fit=self.is_fit,
             wants_reply=wants_reply,
+            is_active=self.is_active,
             ages=ages,
         )
 
     def announce(self, now: float) -> list[tuple[str, Heartbeat]]:
         """Return heartbeats to all neighbours and members, because this node's own state has changed."""
-        self._next_send = now + INTERVAL
+        self._next_send = now + self._pace.interval
         return [
             (peer.name, self.heartbeat(peer.name, now))
             for peer in self._peers.values()
@@ -170,23 +214,23 @@ class Membership:
 
     def suspend(self, seconds: float, now: float) -> None:
         """Take into account that this node did not run for a while. After a long pause the others believe it dead."""
-        if seconds > DEAD_AFTER:
+        if seconds > self._pace.dead_after:
             self._confirmed = _LONG_AGO
             self._confirmed_after = now - 1 / _MICROSECONDS  # timestamps are rounded down
-            self._unconfirmed_until = now + _CONFIRMATION_SECONDS
+            self._unconfirmed_until = now + self._pace.confirmation_age
 
     def next_deadline(self) -> float:
         """Return the time at which `on_timer` has something to do."""
         found = [self._next_send]
         found += [
-            peer.evidence + DEAD_AFTER if peer.suspected is None else peer.queried + QUERY_INTERVAL
+            peer.evidence + self._pace.dead_after if peer.suspected is None else peer.queried + QUERY_INTERVAL
             for peer in self._peers.values()
             if peer.is_alive
         ]
         if self._alone_since is not None:
             found.append(self._alone_since + ISOLATED_SECONDS)
         if self._peers and not self._is_alone:
-            found.append(self._last_received() + DEAD_AFTER)
+            found.append(self._last_received() + self._pace.dead_after)
         return min(found)
 
     def on_timer(self, now: float) -> list[tuple[str, Heartbeat]]:
@@ -197,7 +241,7 @@ class Membership:
                 (peer.name, self.heartbeat(peer.name, now)) for peer in self._peers.values() if peer.is_neighbour
             ]
             # A late heartbeat moves the later ones, so that they are never sent in bursts.
-            self._next_send = now + INTERVAL
+            self._next_send = now + self._pace.interval
         self._conclude(now)
         packets += [(name, self.heartbeat(name, now, wants_reply=True)) for name in sorted(self._queries(now))]
         return packets
@@ -218,7 +262,7 @@ class Membership:
 
     def _audible(self, now: float) -> int:
         """Return how many peers this node receives now, whether or not they receive this node."""
-        return sum(now - peer.received <= DEAD_AFTER for peer in self._peers.values())
+        return sum(now - peer.received <= self._pace.dead_after for peer in self._peers.values())
 
     def _last_received(self) -> float:
         return max((peer.received for peer in self._peers.values()), default=_LONG_AGO)
@@ -228,16 +272,16 @@ class Membership:
 
         A node that receives at most one peer cannot distinguish whose fault it is when that one does not receive it.
         """
-        return now - self._confirmed <= _CONFIRMATION_SECONDS or (
+        return now - self._confirmed <= self._pace.confirmation_age or (
             self._audible(now) <= 1 and (not self._peers or now >= self._unconfirmed_until)
         )
 
     # --- Conclusions ---------------------------------------------------------------------------------------------
 
     def _conclude(self, now: float) -> None:
-        self._is_alone = bool(self._peers) and now >= self._last_received() + DEAD_AFTER
+        self._is_alone = bool(self._peers) and now >= self._last_received() + self._pace.dead_after
         for peer in self._peers.values():
-            is_recent = now - peer.evidence <= DEAD_AFTER
+            is_recent = now - peer.evidence <= self._pace.dead_after
             if is_recent:
                 peer.suspected = None
             if is_recent and peer.is_fit != peer.is_alive:

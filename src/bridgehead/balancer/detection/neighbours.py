@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable
 from typing import Final
 
-FULL_MESH_NODES: Final = 40  # up to here every node exchanges heartbeats with every other one
+FULL_MESH_NODES: Final = 10  # up to here every node exchanges heartbeats with every other one
 
 
 def neighbours(this: str, nodes: Iterable[str]) -> frozenset[str]:

@@ -20,7 +20,7 @@ from bridgehead.balancer.process_lookup import is_stopped
 from bridgehead.network.syscalls import set_process_name
 
 from .bfd.engine import BfdEngine
-from .channel import BEAT_SECONDS, Channel, open_channel
+from .channel import BEAT_SECONDS, IDLE_BEAT_SECONDS, Channel, open_channel
 from .engine import NEVER, Descriptor, Engine, Report
 from .heartbeats import Heartbeats
 from .leftovers import Leftovers
@@ -29,7 +29,9 @@ from .leftovers import Leftovers
 _TOLERATED_SECONDS = 0.02
 # The other side is looked at after this time without a beat: a stopped process does not run, a starved one still does.
 SILENCE_SECONDS = 0.15
+IDLE_SILENCE_SECONDS = 3 * IDLE_BEAT_SECONDS
 _HUNG_SECONDS = 3.0
+_IDLE_HUNG_SECONDS = 20 * IDLE_BEAT_SECONDS
 _NICE = -15  # where the process may: it needs little of a processor, but soon
 _READS_AT_ONCE = 8  # rounds over sockets with input before timers run
 
@@ -137,7 +139,9 @@ class Loop:
         self._selector.register(channel, selectors.EVENT_READ)
         self._watched: dict[Descriptor, Engine] = {}
         self._clock = ObservationClock(time.monotonic())
-        self._next_beat = self._last_beat = self._clock.now
+        self._last_beat = self._clock.now
+        self._next_beat = 0.0
+        self._is_idle = True
         self._is_speaker_running = True
         self._speaker = os.getppid()
         self._last_look = 0.0
@@ -154,6 +158,7 @@ class Loop:
                     ends.callback(engine.on_end, self._clock.now)
 
     def _step(self) -> None:
+        self._set_idle()
         deadline = min(self._next_beat, self._silence_deadline(), *(e.next_deadline() for e in self._engines.values()))
         events = self._selector.select(max(0.0, self._clock.until(deadline, time.monotonic())))
         suspended = self._clock.advance(time.monotonic(), deadline)
@@ -185,22 +190,33 @@ class Loop:
     def _run_timers(self) -> None:
         now = self._clock.now
         if now >= self._next_beat:
-            self._channel.beat()
-            self._next_beat = now + BEAT_SECONDS
+            self._set_idle()
+            self._channel.beat(is_idle=self._is_idle)
+            is_rare = self._is_idle and not self._channel.has_unsent
+            self._next_beat = now + (IDLE_BEAT_SECONDS if is_rare else BEAT_SECONDS)
         if now >= self._silence_deadline():
             self._look_at_speaker(now)
         for engine in self._engines.values():
             if now >= engine.next_deadline():
                 engine.on_timer(now)
 
+    def _set_idle(self) -> None:
+        """Learn whether an engine is active; the speaker learns of a change by a beat at once."""
+        is_idle = not any(engine.is_active for engine in self._engines.values())
+        if is_idle != self._is_idle:
+            self._is_idle = is_idle
+            self._next_beat = self._last_beat = self._clock.now
+
     def _silence_deadline(self) -> float:
         if not self._is_speaker_running:
             return NEVER
-        return max(self._last_beat + SILENCE_SECONDS, self._last_look + BEAT_SECONDS)
+        silence = IDLE_SILENCE_SECONDS if self._is_idle else SILENCE_SECONDS
+        return max(self._last_beat + silence, self._last_look + BEAT_SECONDS)
 
     def _look_at_speaker(self, now: float) -> None:
         self._last_look = now
-        if now - self._last_beat >= _HUNG_SECONDS or is_stopped(self._speaker):
+        hung = _IDLE_HUNG_SECONDS if self._is_idle else _HUNG_SECONDS
+        if now - self._last_beat >= hung or is_stopped(self._speaker):
             self._set_speaker_running(False)
 
     def _set_speaker_running(self, is_running: bool) -> None:

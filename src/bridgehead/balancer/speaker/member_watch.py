@@ -77,6 +77,7 @@ class MemberWatch:
         self._secrets.on_change(self._secret_changed)
         self._peers: dict[str, str] = {}
         self._reported = Members()
+        self._is_active = False
         self.has_key = False
         self.error = ""  # why the detector exchanges no heartbeats
         self._is_retrying = False
@@ -121,6 +122,12 @@ class MemberWatch:
     def set_ready(self) -> None:
         """Let the others expect that this node announces what it holds."""
         self._send(ready=True)
+
+    def set_active(self) -> None:
+        """Let all nodes notice each other's failures within the time of takeovers: there is an address to announce."""
+        if not self._is_active:
+            self._is_active = True
+            self._send(active=True)
 
     def leave(self) -> None:
         """Let the others take this node's addresses over, as planned."""

@@ -263,6 +263,8 @@ class SpeakerReconciler:
         dirty, self._dirty = self._dirty, set()
         self.update_count += len(dirty)
         changed = {key for key in dirty if self._publish(key)}
+        if self._publications:
+            self.members.set_active()
         before = self._held_count
         self._update_view()
         self._held_dirty.update(changed)

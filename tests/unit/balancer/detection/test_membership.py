@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridgehead.balancer.detection import neighbours
-from bridgehead.balancer.detection.membership import DEAD_AFTER, ISOLATED_SECONDS
+from bridgehead.balancer.detection.membership import ACTIVE, DEAD_AFTER, IDLE, ISOLATED_SECONDS
 
 from .virtual_cluster import VirtualCluster
 
@@ -180,6 +180,48 @@ def test_a_large_cluster_agrees_by_relays(monkeypatch):
     cluster.announce("node016", is_fit=False)
     cluster.run(0.12)
     assert cluster.members("node001") == set(names) - {"node007", "node016"}
+
+
+def test_heartbeats_are_rare_until_a_node_has_an_address_to_announce():
+    cluster = VirtualCluster(*NAMES, is_active=False).start()
+    assert cluster.all_members() == [set(NAMES)] * 3
+    before = cluster.sent
+    cluster.run(10)
+    assert cluster.sent - before == 10 * 3 * 2  # one packet a second from each node to each other one
+    assert all(len(node.views) == 1 for node in cluster.nodes.values())
+    cluster.activate("node1")
+    cluster.run(1)
+    assert all(node.membership.is_active for node in cluster.nodes.values())
+    assert all(len(node.views) == 1 for node in cluster.nodes.values())
+
+
+@given(st.floats(0, 1))
+def test_a_node_that_dies_with_the_first_address_is_dead_as_soon_as_later_ones(phase):
+    cluster = VirtualCluster(*NAMES, is_active=False).start()
+    cluster.run(phase)
+    cluster.activate("node1")
+    cluster.nodes["node2"].is_dead = True
+    cluster.run(0.36 + ACTIVE.interval)  # the first packet of the new pace may be lost
+    assert cluster.all_members() == [{"node1", "node3"}] * 2
+
+
+def test_the_pace_of_takeovers_reaches_all_nodes_of_a_grid(monkeypatch):
+    monkeypatch.setattr(neighbours, "FULL_MESH_NODES", 15)
+    names = [f"node{number:03}" for number in range(18)]
+    cluster = VirtualCluster(*names, is_active=False).start()
+    cluster.activate("node000")
+    cluster.run(0.36)
+    assert all(node.membership.is_active for node in cluster.nodes.values())
+    assert all(change.is_alive for node in cluster.nodes.values() for change in node.membership.changes)
+
+
+def test_a_silent_node_is_dead_after_seconds_while_nothing_can_be_taken_over():
+    cluster = VirtualCluster(*NAMES, is_active=False).start()
+    cluster.nodes["node2"].is_dead = True
+    cluster.run(2)
+    assert cluster.all_members() == [set(NAMES)] * 2
+    cluster.run(IDLE.dead_after)
+    assert cluster.all_members() == [{"node1", "node3"}] * 2
 
 
 def test_a_replayed_packet_is_no_evidence():

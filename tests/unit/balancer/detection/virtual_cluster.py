@@ -26,10 +26,15 @@ class VirtualNode:
 
 
 class VirtualCluster:
-    """`passes(sender, receiver)` decides about each packet. All times are seconds since the start."""
+    """`passes(sender, receiver)` decides about each packet. All times are seconds since the start.
 
-    def __init__(self, *names: str) -> None:
+    `is_active`: the nodes have addresses to announce. `sent` counts the packets.
+    """
+
+    def __init__(self, *names: str, is_active: bool = True) -> None:
         self.now = 0.0
+        self.sent = 0
+        self._is_active = is_active
         self.passes: Callable[[str, str], bool] = lambda sender, receiver: True
         self.nodes: dict[str, VirtualNode] = {}
         self._queue: list[tuple[float, int, str, Heartbeat | None]] = []  # None: a timer
@@ -40,6 +45,8 @@ class VirtualCluster:
 
     def _add(self, name: str, phase: float) -> None:
         membership = Membership(name, self.now)
+        if self._is_active:
+            membership.activate(self.now)
         self.nodes[name] = VirtualNode(name, ObservationClock(self.now), membership)
         self._push(self.now + phase, name)
 
@@ -68,6 +75,7 @@ class VirtualCluster:
 
     def _step(self, node: VirtualNode, *, is_timer: bool) -> None:
         membership = node.membership
+        was_active = membership.is_active
         suspended = node.clock.advance(self.now, membership.next_deadline())
         now = node.clock.now
         if suspended:
@@ -83,11 +91,12 @@ class VirtualCluster:
         view = membership.view(now)
         if view is not None and (not node.views or node.views[-1][1] != view):
             node.views.append((self.now, view))
-        if is_timer:
+        if is_timer or membership.is_active != was_active:
             wait = max(0.001, node.clock.until(membership.next_deadline(), self.now))
             self._push(self.now + wait, node.name)
 
     def _send(self, sender: str, receiver: str, packet: Heartbeat) -> None:
+        self.sent += 1
         if receiver in self.nodes and self.passes(sender, receiver):
             self._push(self.now + LATENCY, receiver, packet)
 
@@ -98,6 +107,13 @@ class VirtualCluster:
         node.clock.advance(self.now, self.now)
         for receiver, packet in node.membership.announce(node.clock.now):
             self._send(name, receiver, packet)
+
+    def activate(self, name: str) -> None:
+        """Let a node have an address to announce."""
+        node = self.nodes[name]
+        node.clock.advance(self.now, self.now)
+        node.membership.activate(node.clock.now)
+        self._push(self.now, name)
 
     def pause(self, *names: str) -> None:
         for name in names:

@@ -58,6 +58,10 @@ class BfdEngine:
         self._receivers: dict[tuple[int, int], socket.socket] = {}  # by address family and port
         self._mute_at = math.inf
 
+    @property
+    def is_active(self) -> bool:
+        return bool(self._settings)
+
     def descriptors(self) -> Collection[socket.socket]:
         return self._receivers.values()
 
