@@ -42,8 +42,8 @@ class Heartbeat(NamedTuple):
     `timestamp`: the sender's observation clock in microseconds. `echo`: the timestamp of the last packet that the
     sender received from the destination; 0 before the first. Only a recent echo shows that the packet is new, and that
     packets pass in both directions. `is_fit`: the sender can announce addresses. `is_leaving`: the sender ends soon, as
-    planned. `wants_reply`: the destination should send its next heartbeat at once. `is_active`: heartbeats have the pace of
-    takeovers, because some node has an address to announce.
+    planned. `wants_reply`: the destination should send its next heartbeat at once. `is_active`: heartbeats have the
+    pace of takeovers, because some node has an address to announce.
     """
 
     sender: bytes

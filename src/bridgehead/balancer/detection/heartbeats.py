@@ -5,8 +5,8 @@ Messages from the speaker, all keys but "to" optional:
     {"to": "heartbeats", "this": "node1", "port": 7946, "key": "hexadecimal", "peers": {"node2": "10.0.0.202"},
      "links": ["eth0"], "ready": true, "leaving": true, "active": true}
 
-`links`: announcements need one of these interfaces to transmit; none: no condition. `ready`: the speaker can announce. `active`: it has an
-address to announce.
+`links`: announcements need one of these interfaces to transmit; none: no condition. `ready`: the speaker can announce.
+`active`: it has an address to announce.
 
 Messages to the speaker, when the view or this node's own state changes:
 

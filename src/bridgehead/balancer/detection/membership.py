@@ -7,8 +7,8 @@ silence began; that answer contains its own evidence. A node that receives nothi
 it is rather cut off itself than the only survivor.
 
 As long as no address is announced anywhere, nothing can be taken over, and heartbeats are rare (`IDLE`). The first node
-that has an address to announce goes over to the pace of takeovers (`ACTIVE`); its packets let all others follow at once,
-and no node goes back before its speaker restarts.
+that has an address to announce goes over to the pace of takeovers (`ACTIVE`); its packets let all others follow at
+once, and no node goes back before its speaker restarts.
 
 All times are seconds of the observation clock (`engine.py`). Pure: no I/O, no clock, no randomness.
 """
