@@ -49,7 +49,7 @@ class Pace(NamedTuple):
 
 
 ACTIVE: Final = Pace(0.05, DEAD_AFTER)
-IDLE: Final = Pace(1.0, 4.0)
+IDLE: Final = Pace(3.0, 12.0)
 
 
 class Change(NamedTuple):

@@ -47,15 +47,13 @@ class NoVictims(Exception):
 
 def find_shortages(pod: Pod, others: Iterable[Pod], allocatable: Quantities) -> list[Shortage]:
     """Return the resources that the pod needs and the running `others` do not leave it, of those that the node has."""
-    used: Counter[str] = Counter()
-    for other in others:
-        used.update(_requests(other))
     wanted = _requests(pod)
-    shortages = (
-        Shortage(name, wanted[name], used[name], amount(name, allocatable[name]))
-        for name in _RESOURCES
-        if name in allocatable and wanted[name]
-    )
+    names = [name for name in _RESOURCES if name in allocatable and wanted[name]]
+    others = list(others)
+    used: Counter[str] = Counter(pods=len(others))
+    if names != ["pods"]:  # most pods request nothing, and a node may have a hundred of them
+        used.update(sum((pod_requests(other.spec) for other in others), Counter()))
+    shortages = (Shortage(name, wanted[name], used[name], amount(name, allocatable[name])) for name in names)
     return [shortage for shortage in shortages if shortage.lacking > 0]
 
 
@@ -97,6 +95,8 @@ def choose_victims(pod: Pod, others: Iterable[Pod], shortages: Sequence[Shortage
     Guaranteed pods end only for what the end of all others would not free, and Burstable pods likewise.
     Raises `NoVictims`. Source: kubelet's `getPodsToPreempt`.
     """
+    if not shortages:
+        return []
     candidates: dict[str, list[Pod]] = {_BEST_EFFORT: [], _BURSTABLE: [], _GUARANTEED: []}
     for other in others:
         if _is_preemptable(pod, other):
