@@ -90,10 +90,10 @@ class ConfigurationWatch:
 
     @property
     def api_addresses(self) -> frozenset[str]:
-        """The addresses of the API server: those of the Service `kubernetes`, and the one that the client uses."""
+        """The addresses of the API servers: those of the Service `kubernetes`, and those of the client."""
         found = {str(address) for slice_ in self._api_endpoints.items() for address in _endpoint_addresses(slice_)}
-        host = urlsplit(self._client.config.server).hostname or ""
-        return frozenset({*found, *map(str, parse_addresses((host,)))})
+        hosts = tuple(urlsplit(server).hostname or "" for server in self._client.config.servers)
+        return frozenset({*found, *map(str, parse_addresses(hosts))})
 
     @property
     def pools(self) -> Informer[metallb.IPAddressPool]:

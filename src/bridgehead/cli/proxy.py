@@ -21,6 +21,7 @@ from typing import Any
 
 from bridgehead.client import ClientConfig, load_config, load_kubeconfig
 from bridgehead.client.errors import ConfigError
+from bridgehead.client.servers import parse_servers
 from bridgehead.proxy.config import DEFAULTS, parse_config, require_mode
 from bridgehead.proxy.config_reader import parse_cidrs
 from bridgehead.proxy.errors import ConfigInvalid, ProxyError
@@ -70,16 +71,20 @@ def command(options: Options) -> None:
 
 
 def client_config(kubeconfig: str, master: str) -> ClientConfig:
-    """Return the access to the API server; `master` overrides the kubeconfig's address. Raises ConfigError."""
+    """Return the access to the API server; `master` overrides the kubeconfig's addresses. Raises ConfigError."""
     if not master:
         return load_config(kubeconfig or None)
     config = load_kubeconfig(kubeconfig) if kubeconfig else ClientConfig("")
-    if "://" not in master:
-        has_tls = config.insecure or config.ca is not None or config.client_certificate is not None
-        master = f"{'https' if has_tls else 'http'}://{master}"
-    if master.startswith("http:"):  # credentials are for https only
+    has_tls = config.insecure or config.ca is not None or config.client_certificate is not None
+    scheme = "https" if has_tls else "http"
+    urls = [url if "://" in url else f"{scheme}://{url}" for url in master.split(",")]
+    try:
+        server, *others = parse_servers(urls)
+    except ValueError as error:
+        raise ConfigError(f"--master: {error}") from error
+    if server.startswith("http:"):  # credentials are for https only
         config = ClientConfig("", impersonation=config.impersonation, proxy_url=config.proxy_url)
-    return replace(config, server=master.rstrip("/"))
+    return replace(config, server=server, other_servers=tuple(others))
 
 
 def _read_document(path: Path | None, mode: str) -> Mapping[str, Any]:

@@ -71,7 +71,9 @@ class Options:
     kubeconfig: str = option(
         "", ACCESS, "Kubeconfig file. Default: the pod's service account.", field="clientConnection.kubeconfig"
     )
-    master: str = option("", ACCESS, "URL of the API server; overrides the kubeconfig's.")
+    master: str = option(
+        "", ACCESS, "URL of the API server, or of several, separated by commas; overrides the kubeconfig's."
+    )
     node_name: str = option(
         "",
         ACCESS,

@@ -3,6 +3,9 @@
 Features that are not supported (auth providers, passwords, other proxies than HTTP) are rejected: ignoring them
 would mean to act as another user than the file states, or to connect past the proxy. As in client-go, credentials
 are for https servers only; `kubectl proxy`, for example, adds its own.
+
+A kubeconfig has one server for each cluster. Further servers of the same objects are in an extension of the cluster,
+which kubectl ignores: its name is `bridgehead.io/servers`, its content `{"servers": ["https://HOST:PORT", ...]}`.
 Source: Kubernetes "Organizing Cluster Access Using kubeconfig Files" and "Accessing the API from a Pod".
 """
 
@@ -22,6 +25,7 @@ import msgspec
 from bridgehead.objects.addresses import join_host_port
 
 from .errors import ConfigError
+from .servers import SERVERS_EXTENSION, parse_servers
 
 if TYPE_CHECKING:
     from .exec_plugin import ExecPlugin
@@ -53,9 +57,13 @@ class Impersonation:
 
 @dataclass(frozen=True)
 class ClientConfig:
-    """Configuration of an API client. `server`: URL without a trailing slash; certificates and keys: PEM."""
+    """Configuration of an API client. `server`: URL without a trailing slash; certificates and keys: PEM.
+
+    `other_servers`: URLs of further API servers with the same objects, of which the client uses any.
+    """
 
     server: str
+    other_servers: tuple[str, ...] = ()
     ca: bytes | None = None
     ca_file: Path | None = None  # the file that `ca` is from, if it is from a file
     insecure: bool = False
@@ -70,6 +78,11 @@ class ClientConfig:
     exec_plugin: ExecPlugin | None = None
     impersonation: Impersonation | None = None
     proxy_url: str | None = None
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """All servers, that of the kubeconfig first."""
+        return (self.server, *self.other_servers)
 
 
 def load_config(kubeconfig: str | Path | None) -> ClientConfig:
@@ -87,9 +100,10 @@ def load_kubeconfig(path: str | Path, context: str | None = None) -> ClientConfi
     chosen = _named(document, "contexts", "context", wanted, path)
     cluster = _named(document, "clusters", "cluster", chosen.get("cluster"), path)
     user = _named(document, "users", "user", chosen["user"], path) if chosen.get("user") else {}
-    server = cluster.get("server")
-    if not isinstance(server, str) or not server.startswith(("http://", "https://")):
-        raise ConfigError(f"{path}: cluster {chosen['cluster']!r}: server {server!r} is not an http or https URL")
+    try:
+        server, *others = parse_servers([cluster.get("server"), *_further_servers(cluster)])
+    except ValueError as error:
+        raise ConfigError(f"{path}: cluster {chosen['cluster']!r}: {error}") from error
     if server.startswith("http://"):
         user = {field: value for field, value in user.items() if field.startswith("as")}
     for field in _NOT_SUPPORTED:
@@ -112,7 +126,8 @@ def load_kubeconfig(path: str | Path, context: str | None = None) -> ClientConfi
     except ValueError as error:
         raise ConfigError(f"{path}: user {chosen['user']!r}: {error}") from error
     return ClientConfig(
-        server=server.rstrip("/"),
+        server=server,
+        other_servers=tuple(others),
         ca=ca,
         ca_file=_file(cluster, "certificate-authority", path),
         insecure=bool(cluster.get("insecure-skip-tls-verify")),
@@ -127,6 +142,19 @@ def load_kubeconfig(path: str | Path, context: str | None = None) -> ClientConfi
         impersonation=impersonation,
         proxy_url=proxy_url,
     )
+
+
+def _further_servers(cluster: dict[str, Any]) -> list[object]:
+    """Return the content of the cluster's extension. Raises ValueError."""
+    extensions = cluster.get("extensions") or []
+    for entry in extensions if isinstance(extensions, list) else []:
+        if isinstance(entry, dict) and entry.get("name") == SERVERS_EXTENSION:
+            content = entry.get("extension")
+            servers = content.get("servers") if isinstance(content, dict) else None
+            if not isinstance(servers, list):
+                raise ValueError(f'the extension {SERVERS_EXTENSION} is not {{"servers": ["https://HOST:PORT", ...]}}')
+            return servers
+    return []
 
 
 def _exec_plugin(entry: object, cluster: dict[str, Any], ca: bytes | None, path: Path) -> ExecPlugin | None:

@@ -18,7 +18,7 @@ sslproto.SSLProtocol.max_size = 16 * 1024
 
 
 def client_context(config: ClientConfig) -> ssl.SSLContext:
-    """Return the TLS settings of a client, which has only one server. Raises ConfigError."""
+    """Return the TLS settings of a client. Raises ConfigError."""
     # `create_default_context` would parse the system's CA certificates, which costs megabytes in every process.
     context = _ResumingContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
@@ -37,12 +37,12 @@ def client_context(config: ClientConfig) -> ssl.SSLContext:
 
 
 class _ResumingContext(ssl.SSLContext):
-    """A client's context for one server. Each connection resumes the latest session that has a ticket.
+    """A client's context. Each connection resumes the latest session that has a ticket.
 
     An informer has a connection of its own for its watch, and most connections are made when a process starts. Resumed,
     a connection takes a third of the processor time on both sides, because nobody signs or verifies a certificate.
     Python's ssl resumes sessions only if it is given one, and asyncio gives none. A server that does not know the
-    ticket, because it has started again, makes a new session.
+    ticket, because it has started again or is another one of several, makes a new session.
     """
 
     _resumable: ssl.SSLSession | None = None

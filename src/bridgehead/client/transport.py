@@ -1,8 +1,11 @@
-"""HTTP to one API server: connections and retries. Used by `api` only.
+"""HTTP to the API server, or to one of several: connections and retries. Used by `api` only.
 
 A request that the server has certainly not carried out (no connection, or 429 and 503 with Retry-After) is retried a
 few times. A request whose connection broke is retried only if it is idempotent. A request that timed out is not
 retried: more requests do not help a server that hangs. Callers that need more retries have a work queue.
+
+With several servers, the retry goes to another one at once, and later requests, too. `server_probe` finds a server that
+is silent; what is open there ends like a connection that broke.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import random
 import socket
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
+from hashlib import sha256
 from types import TracebackType
 from typing import Any, NoReturn
 from urllib.parse import urlencode
@@ -27,15 +31,19 @@ from bridgehead.backoff import delay_after
 from bridgehead.objects.addresses import join_host_port
 
 from .credentials import Credentials, CredentialSource
-from .errors import ApiError, Unreachable, error_from_status
+from .errors import ApiError, ClientError, Unreachable, error_from_status
 from .http_library import aiohttp
 from .kubeconfig import ClientConfig
 from .metrics import CLIENT_METRICS, NO_ANSWER
+from .open_requests import OpenRequest, OpenRequests, abort
+from .server_probe import ServerProbe
+from .servers import ServerChoice
 
 log = logging.getLogger(__name__)
 
 REQUEST_SECONDS = 30.0
 CONNECT_SECONDS = 5.0
+CONNECT_SECONDS_BESIDE_OTHERS = 0.9  # while another server may answer
 CONNECTION_RETRIES = 2  # after a failed connection
 FIRST_RETRY_SECONDS = 0.1
 LONGEST_RETRY_SECONDS = 0.4
@@ -50,14 +58,17 @@ class Transport:
 
     def __init__(self, config: ClientConfig, user_agent: str) -> None:
         self._config = config
-        self._host = URL(config.server).authority
+        self._choice = ServerChoice(config.servers, _client_name(config, user_agent))
+        self._requests = OpenRequests()
+        self._probing: asyncio.Task[None] | None = None
+        self._hosts = {server: URL(server).authority for server in config.servers}
         self._user_agent = user_agent
         self._credentials = CredentialSource(config)
         # Pairs, not a map: groups of an impersonated user are headers of one name.
         self._headers = [] if config.impersonation is None else list(config.impersonation.headers())
         self._slots = asyncio.Semaphore(CONCURRENT_REQUESTS)
         self._session: aiohttp.ClientSession | None = None
-        self._outage = _Outage(config.server)
+        self._outage = _Outage(", ".join(config.servers))
         self._is_first_request = True
         self._has_connected = asyncio.Event()  # at least once, or failed to
 
@@ -70,11 +81,18 @@ class Transport:
             read_bufsize=2**18,
             cookie_jar=aiohttp.DummyCookieJar(),
         )
+        if len(self._choice.servers) > 1:
+            probe = ServerProbe(self._choice, self._requests, self._is_ready, self._leave)
+            self._probing = asyncio.create_task(probe.run())
         return self
 
     async def __aexit__(
         self, type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        if self._probing is not None:
+            self._probing.cancel()
+            await asyncio.wait([self._probing])
+            self._probing = None
         if self._session is not None:
             await self._session.close()
             self._session = None
@@ -83,7 +101,7 @@ class Transport:
         self, method: str, path: str, body: bytes | None, params: Mapping[str, str], content_type: str
     ) -> bytes:
         """Send a request and return the body of the answer. Raises ApiError, CredentialsFailed, Unreachable."""
-        failures = busy = 0
+        failures = busy = moves = 0
         has_renewed = False
         while True:
             try:
@@ -100,14 +118,17 @@ class Transport:
                         continue
                 raise rejected.error from None
             except _NoAnswer as failure:
-                may_repeat = failure.nothing_was_sent or method in _IDEMPOTENT
-                if failures < CONNECTION_RETRIES and may_repeat and not failure.timed_out:
-                    failures += 1
-                    delay = delay_after(failures, FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS, factor=4)
-                    await asyncio.sleep(delay * (0.5 + random.random()))
-                    continue
-                self._outage.begin(str(failure))
-                raise Unreachable(f"{self._config.server}: {failure}") from failure
+                has_other = self._on_failure(failure)
+                if (failure.nothing_was_sent or method in _IDEMPOTENT) and not failure.timed_out:
+                    if has_other and moves < len(self._choice.servers):
+                        moves += 1
+                        continue
+                    if failures < CONNECTION_RETRIES:
+                        failures += 1
+                        delay = delay_after(failures, FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS, factor=4)
+                        await asyncio.sleep(delay * (0.5 + random.random()))
+                        continue
+                raise self._unreachable(failure, has_other) from failure
 
     async def _send_once(
         self, method: str, path: str, body: bytes | None, params: Mapping[str, str], content_type: str
@@ -115,7 +136,7 @@ class Transport:
         timeout = aiohttp.ClientTimeout(
             # A list of a large cluster may take longer than this, as long as data keeps arriving.
             total=None if method == "GET" else REQUEST_SECONDS,
-            sock_connect=CONNECT_SECONDS,
+            sock_connect=self._connect_seconds(),
             sock_read=REQUEST_SECONDS,
         )
         async with self._answer(method, path, body, params, content_type, timeout) as response:
@@ -130,21 +151,20 @@ class Transport:
         Raises ApiError, CredentialsFailed, and Unreachable, also during the block.
         """
         timeout = aiohttp.ClientTimeout(
-            total=None, connect=REQUEST_SECONDS, sock_connect=CONNECT_SECONDS, sock_read=silence_seconds
+            total=None, connect=REQUEST_SECONDS, sock_connect=self._connect_seconds(), sock_read=silence_seconds
         )
         try:
             async with self._answer("GET", path, None, params, "", timeout) as response:
                 try:
                     yield response.content
                 finally:
-                    _abort(response)
+                    abort(response)
         except _Rejected as rejected:
             if rejected.error.status == 401:
                 await self._credentials.renew(rejected.credentials)
             raise rejected.error from None
         except _NoAnswer as failure:
-            self._outage.begin(str(failure))
-            raise Unreachable(f"{self._config.server}: {failure}") from failure
+            raise self._unreachable(failure, self._on_failure(failure)) from failure
 
     @contextlib.asynccontextmanager
     async def _answer(
@@ -160,14 +180,15 @@ class Transport:
         session = self._opened()
         credentials = await self._credentials.get()
         await self._wait_for_first()
+        server = self._choice.current
         headers = self._headers_with(credentials)
         if body is not None:
             headers.append(("Content-Type", content_type))
         began, code = time.perf_counter(), NO_ANSWER
-        try:
-            async with session.request(
+        with self._requests.during(server) as opened:
+            sending = session.request(
                 method,
-                self._url(path, list(params.items())),
+                _url(server, path, list(params.items())),
                 data=body,
                 headers=headers,
                 timeout=timeout,
@@ -175,24 +196,28 @@ class Transport:
                 ssl=credentials.context or True,
                 server_hostname=self._config.tls_server_name,
                 proxy=self._config.proxy_url,
-            ) as response:
-                code = str(response.status)
-                self._record(method, code, began)
+            )
+            try:
+                async with _until_abandoned(sending, opened) as response:
+                    code = str(response.status)
+                    self._record(server, method, code, began)
+                    self._has_connected.set()
+                    self._choice.on_answer(server)
+                    self._outage.end()
+                    if response.status >= 300:
+                        retry_after = response.headers.get("Retry-After")
+                        raise _rejection(response.status, retry_after, await response.read(), credentials)
+                    yield response
+            except aiohttp.ClientHttpProxyError as error:
+                # The text of aiohttp's error has the URL of the proxy, with its password.
+                message = f"the proxy answers {error.status} {error.message}"
+                raise _NoAnswer(server, message, nothing_was_sent=True) from None
+            except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                raise (_NoAnswer(server, _SILENT) if opened.is_abandoned else _no_answer(server, error)) from error
+            finally:
+                if code == NO_ANSWER:
+                    self._record(server, method, code, began)
                 self._has_connected.set()
-                self._outage.end()
-                if response.status >= 300:
-                    retry_after = response.headers.get("Retry-After")
-                    raise _rejection(response.status, retry_after, await response.read(), credentials)
-                yield response
-        except aiohttp.ClientHttpProxyError as error:
-            # The text of aiohttp's error has the URL of the proxy, with its password.
-            raise _NoAnswer(f"the proxy answers {error.status} {error.message}", nothing_was_sent=True) from None
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise _no_answer(error) from error
-        finally:
-            if code == NO_ANSWER:
-                self._record(method, code, began)
-            self._has_connected.set()
 
     @contextlib.asynccontextmanager
     async def open_socket(
@@ -207,10 +232,11 @@ class Transport:
         while True:
             credentials = await self._credentials.get()
             await self._wait_for_first()
+            server = self._choice.current
             try:
                 async with asyncio.timeout(REQUEST_SECONDS):
                     socket_ = await session.ws_connect(
-                        self._url(path, params),
+                        _url(server, path, params),
                         protocols=protocols,
                         headers=self._headers_with(credentials),
                         ssl=credentials.context or True,
@@ -225,15 +251,18 @@ class Transport:
                         continue
                 await self._explain(path, params, error)
             except aiohttp.ClientHttpProxyError as error:
-                raise Unreachable(f"{self._config.server}: the proxy answers {error.status} {error.message}") from None
+                raise Unreachable(f"{server}: the proxy answers {error.status} {error.message}") from None
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
-                raise Unreachable(f"{self._config.server}: {_no_answer(error)}") from error
+                failure = _no_answer(server, error)
+                if self._on_failure(failure) and failure.nothing_was_sent:
+                    continue
+                raise Unreachable(f"{server}: {failure}") from error
             finally:
                 self._has_connected.set()
         try:
             yield socket_
         except aiohttp.ClientError as error:
-            raise Unreachable(f"{self._config.server}: {_no_answer(error)}") from error
+            raise Unreachable(f"{server}: {_no_answer(server, error)}") from error
         finally:
             if not socket_.closed:
                 _abort_socket(socket_)
@@ -265,7 +294,7 @@ class Transport:
         )
         try:
             async with session.get(
-                self._url(path, params),
+                _url(self._choice.current, path, params),
                 headers=[*self._headers_with(credentials), *upgrade],
                 timeout=aiohttp.ClientTimeout(total=REQUEST_SECONDS),
                 allow_redirects=False,
@@ -274,7 +303,7 @@ class Transport:
                 proxy=self._config.proxy_url,
             ) as response:
                 if response.status < 300:
-                    _abort(response)
+                    abort(response)
                     return
                 rejected = _rejection(response.status, None, await response.read(), credentials)
         except (aiohttp.ClientError, TimeoutError, OSError):
@@ -286,8 +315,47 @@ class Transport:
             raise RuntimeError("the API client is used outside of its `async with`")
         return self._session
 
-    def _url(self, path: str, params: Sequence[tuple[str, str]]) -> URL:
-        return URL(f"{self._config.server}{path}{'?' + urlencode(params) if params else ''}", encoded=True)
+    async def _is_ready(self, server: str, seconds: float) -> bool:
+        """Whether a server answers /readyz within so many seconds, and not that it cannot serve."""
+        session = self._opened()
+        with contextlib.suppress(aiohttp.ClientError, ClientError, TimeoutError, OSError):
+            credentials = await self._credentials.get()
+            async with session.get(
+                f"{server}/readyz",
+                headers=self._headers_with(credentials),
+                timeout=aiohttp.ClientTimeout(total=seconds),
+                allow_redirects=False,
+                ssl=credentials.context or True,
+                server_hostname=self._config.tls_server_name,
+                proxy=self._config.proxy_url,
+            ) as response:
+                await response.read()
+                return response.status < 500  # a client that may not read this path gets 401 or 403
+        return False
+
+    def _connect_seconds(self) -> float:
+        return CONNECT_SECONDS_BESIDE_OTHERS if self._choice.has_other(time.monotonic()) else CONNECT_SECONDS
+
+    def _on_failure(self, failure: _NoAnswer) -> bool:
+        """Record that a server did not answer a request. Return whether another one may."""
+        if failure.timed_out or len(self._choice.servers) == 1:
+            return False
+        before = self._choice.current
+        has_other = self._choice.on_failure(failure.server, time.monotonic())
+        if has_other and self._choice.current != before:
+            log.info("%s: %s; continuing at %s", failure.server, failure, self._choice.current)
+        return has_other
+
+    def _leave(self, server: str) -> None:
+        """End what is open at a server that is silent or not ready."""
+        log.info("%s: %s; continuing at %s", server, _SILENT, self._choice.current)
+        self._requests.abandon(server)
+
+    def _unreachable(self, failure: _NoAnswer, has_other: bool) -> Unreachable:
+        """Return the error of a request that was not answered."""
+        if not has_other:
+            self._outage.begin(str(failure))
+        return Unreachable(f"{failure.server}: {failure}")
 
     def _headers_with(self, credentials: Credentials) -> list[tuple[str, str]]:
         headers = self._headers.copy()
@@ -295,8 +363,8 @@ class Transport:
             headers.append(("Authorization", f"Bearer {credentials.token}"))
         return headers
 
-    def _record(self, method: str, code: str, began: float) -> None:
-        CLIENT_METRICS.record_request(method, self._host, code, time.perf_counter() - began)
+    def _record(self, server: str, method: str, code: str, began: float) -> None:
+        CLIENT_METRICS.record_request(method, self._hosts[server], code, time.perf_counter() - began)
 
     async def _wait_for_first(self) -> None:
         """Let the client's first request go alone, because all later connections resume its TLS session."""
@@ -308,15 +376,32 @@ class Transport:
                 await self._has_connected.wait()
 
 
-def _abort(response: aiohttp.ClientResponse) -> None:
-    """Close the connection of an answer that has not ended, at once: TLS would wait for the server's farewell."""
-    connection = response.connection
-    if connection is not None and connection.transport is not None:
-        connection.transport.abort()
+@contextlib.asynccontextmanager
+async def _until_abandoned(
+    sending: contextlib.AbstractAsyncContextManager[aiohttp.ClientResponse], opened: OpenRequest
+) -> AsyncIterator[aiohttp.ClientResponse]:
+    """Wait for the answer of a request, and close it at the end of the block. Raises TimeoutError when abandoned."""
+    async with contextlib.AsyncExitStack() as stack:
+        # The limit ends with the wait: the block, which may be a generator's, can end in another task.
+        async with asyncio.timeout(None) as limit:
+            opened.limit = limit
+            response = await stack.enter_async_context(sending)
+        opened.response = response
+        yield response
+
+
+def _url(server: str, path: str, params: Sequence[tuple[str, str]]) -> URL:
+    return URL(f"{server}{path}{'?' + urlencode(params) if params else ''}", encoded=True)
+
+
+def _client_name(config: ClientConfig, user_agent: str) -> str:
+    """Return a name that differs between the clients of a cluster and is the same after a restart."""
+    certificate = sha256(config.client_certificate or b"").hexdigest()
+    return f"{user_agent} {socket.gethostname()} {certificate}"
 
 
 def _abort_socket(opened: aiohttp.ClientWebSocketResponse) -> None:
-    """Close the connection of a WebSocket at once, for the reason of `_abort`."""
+    """Close the connection of a WebSocket at once, for the reason of `abort`."""
     transport = opened.get_extra_info("socket_transport")
     if transport is not None:
         transport.abort()
@@ -331,25 +416,29 @@ class _Rejected(Exception):
 
 
 class _NoAnswer(Exception):
-    def __init__(self, message: str, nothing_was_sent: bool = False, timed_out: bool = False) -> None:
+    def __init__(self, server: str, message: str, nothing_was_sent: bool = False, timed_out: bool = False) -> None:
         super().__init__(message)
+        self.server = server
         self.nothing_was_sent = nothing_was_sent
         self.timed_out = timed_out
 
 
-def _no_answer(error: Exception) -> _NoAnswer:
+_SILENT = "no answer, or not ready, while another server is"
+
+
+def _no_answer(server: str, error: Exception) -> _NoAnswer:
     match error:
         case aiohttp.ClientConnectorError():  # its own text has the TLS context in it
             address, why = join_host_port(error.host, error.port or 0), error.os_error
             reason = why.strerror or str(why)
             if reason.startswith("Connect call failed") and why.errno:  # asyncio's text instead of the system's
                 reason = os.strerror(why.errno)
-            return _NoAnswer(f"cannot connect to {address}: {reason}", nothing_was_sent=True)
+            return _NoAnswer(server, f"cannot connect to {address}: {reason}", nothing_was_sent=True)
         case aiohttp.ConnectionTimeoutError():
-            return _NoAnswer(str(error), nothing_was_sent=True)
+            return _NoAnswer(server, str(error), nothing_was_sent=True)
         case TimeoutError():
-            return _NoAnswer(str(error) or "no answer in time", timed_out=True)
-    return _NoAnswer(str(error) or type(error).__name__)
+            return _NoAnswer(server, str(error) or "no answer in time", timed_out=True)
+    return _NoAnswer(server, str(error) or type(error).__name__)
 
 
 def _rejection(code: int, retry_after: str | None, body: bytes, credentials: Credentials) -> _Rejected:

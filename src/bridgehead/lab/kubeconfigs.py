@@ -6,10 +6,12 @@ Pure: no I/O, no clock, no randomness.
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
+from bridgehead.client.servers import SERVERS_EXTENSION
 from bridgehead.yaml_loader import UnusableYaml, load
 
 _LISTS = ("clusters", "users", "contexts")
@@ -32,15 +34,21 @@ class _Kubeconfig(msgspec.Struct):
     users: list[_Named] | None = None
 
 
-def make_kubeconfig(server: str, context: str, ca: bytes, credentials: tuple[bytes, bytes]) -> dict[str, Any]:
-    """Render a kubeconfig. `credentials` are a certificate and its key; all of them are PEM."""
+def make_kubeconfig(
+    server: str, context: str, ca: bytes, credentials: tuple[bytes, bytes], servers: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Render a kubeconfig. `credentials` are a certificate and its key; all of them are PEM.
+
+    `servers`: URLs of all API servers, if there are several. kubectl uses `server` only.
+    """
     certificate, key = credentials
+    cluster: dict[str, Any] = {"server": server, "certificate-authority-data": b64encode(ca).decode()}
+    if servers:
+        cluster["extensions"] = [{"name": SERVERS_EXTENSION, "extension": {"servers": list(servers)}}]
     return {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [
-            {"name": context, "cluster": {"server": server, "certificate-authority-data": b64encode(ca).decode()}}
-        ],
+        "clusters": [{"name": context, "cluster": cluster}],
         "users": [
             {
                 "name": context,

@@ -81,7 +81,7 @@ async def run(
         listeners = mode.listening if isinstance(mode, Listening) else tuple
         flows = ConntrackReconciler(node=NodeAddresses(is_local, listeners))
         progress = ProgressPublisher(client, config.hostname_override, ModeInUse(mode.name, config.mode, problem))
-        api_server = await _resolve(server.server)
+        api_server = [address for url in server.servers for address in await _resolve(url)]
         agent = ProxyAgent(
             client,
             mode,

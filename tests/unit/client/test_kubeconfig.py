@@ -175,3 +175,27 @@ def test_outside_of_a_pod_the_in_cluster_configuration_is_refused(tmp_path, monk
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     with pytest.raises(ConfigError, match="no kubeconfig given"):
         load_config(None)
+
+
+def extended(content: object) -> dict[str, Any]:
+    return {"extensions": [{"name": "other", "extension": 1}, {"name": "bridgehead.io/servers", "extension": content}]}
+
+
+def test_an_extension_names_further_servers(tmp_path):
+    servers = ["https://10.0.0.1:6443", "https://10.0.0.2:6443/"]
+    config = load_kubeconfig(kubeconfig(tmp_path, extended({"servers": servers}), {}))
+    assert config.servers == ("https://10.0.0.1:6443", "https://10.0.0.2:6443")
+    assert load_kubeconfig(kubeconfig(tmp_path, {"extensions": None}, {})).servers == ("https://10.0.0.1:6443",)
+
+
+@pytest.mark.parametrize(
+    ("content", "error"),
+    [
+        (["https://10.0.0.2"], 'cluster .c.: the extension bridgehead.io/servers is not {"servers"'),
+        ({"servers": ["http://10.0.0.2"]}, "cluster .c.: all servers must be http, or all https"),
+        ({"servers": ["10.0.0.2"]}, "cluster .c.: server '10.0.0.2' is not an http or https URL"),
+    ],
+)
+def test_an_extension_that_names_no_servers_is_refused(tmp_path, content, error):
+    with pytest.raises(ConfigError, match=error):
+        load_kubeconfig(kubeconfig(tmp_path, extended(content), {}))

@@ -174,8 +174,9 @@ async def read_certificates(config: ClientConfig) -> tuple[CertificateEnd, ...]:
     if config.client_certificate is not None:
         end = await asyncio.to_thread(_end_of, config.client_certificate)
         found += [CertificateEnd("the user in the kubeconfig", end)] if end is not None else []
-    url = urlsplit(config.server)
-    if url.scheme == "https" and url.hostname and not config.proxy_url:
+    for url in map(urlsplit, config.servers):
+        if url.scheme != "https" or not url.hostname or config.proxy_url:
+            continue
         with contextlib.suppress(OSError, TimeoutError, ValueError, KeyError, ClientError):
             async with asyncio.timeout(_TLS_SECONDS):
                 _, writer = await asyncio.open_connection(
@@ -186,7 +187,8 @@ async def read_certificates(config: ClientConfig) -> tuple[CertificateEnd, ...]:
                 )
             certificate = writer.get_extra_info("peercert")
             writer.transport.abort()
-            found.append(CertificateEnd("the API server", ssl.cert_time_to_seconds(certificate["notAfter"])))
+            subject = "the API server" if not config.other_servers else f"the API server {url.netloc}"
+            found.append(CertificateEnd(subject, ssl.cert_time_to_seconds(certificate["notAfter"])))
     return tuple(found)
 
 
