@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import signal
-import socket
 import ssl
 import sys
 from dataclasses import dataclass
@@ -27,11 +25,12 @@ from bridgehead.balancer.heartbeat_key import LEASE_NAME
 from bridgehead.balancer.page_access import SECURE_PORT, server_context
 from bridgehead.client import ApiClient, ClientConfig, LeaderElector, load_config
 from bridgehead.client.errors import ClientError, ConfigError
-from bridgehead.objects.meta import ObjectKey
 from bridgehead.pages import serve
 
 from .failures import fail, reporting_failures
-from .groups import ACCESS, ADDRESSES, ONCE, WHAT
+from .groups import ACCESS, ADDRESSES, LEADER_ELECTION, ONCE, WHAT
+from .leader_election import Election, LeaderElectionOptions, parse_election
+from .leader_guardian import start_guardian
 from .logs_setup import configure
 from .options import argument, option, verbosity_row
 from .parsing import host_port
@@ -49,7 +48,7 @@ class Action(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(LeaderElectionOptions):
     action: Action = argument(
         Action.RUN, "Run the controller, or show what is announced and exit.", metavar="[run|status]"
     )
@@ -64,7 +63,7 @@ class Options:
     )
     leader_elect: bool = option(
         False,
-        ACCESS,
+        LEADER_ELECTION,
         "Run only while holding the leader's Lease, for several replicas.",
         "--leader-elect/--no-leader-elect",
     )
@@ -126,15 +125,19 @@ def command(options: Options) -> None:
             lines = asyncio.run(_clean_up(config, options.own_namespace, options.lb_class))
         sys.stdout.write("".join(f"{line}\n" for line in lines) or "nothing to remove\n")
         return
+    election = parse_election(options, "balancer", LEASE_NAME, options.own_namespace)
     settings = ControllerSettings(
         options.namespace, options.own_namespace, options.lb_class, reviews, options.ignore_exclude_lb
     )
     with reporting_failures("balancer", ConfigError, OSError):
         config = load_config(options.kubeconfig or None)
         context = server_context(options.tls_cert_file, options.tls_private_key_file) if secure is not None else None
-        lost = uvloop.run(_run(config, settings, pages, secure, context, options.leader_elect))
+        dismiss = start_guardian(config, USER_AGENT, election) if election is not None else None
+        lost = uvloop.run(_run(config, settings, pages, secure, context, election))
+    if dismiss is not None and not lost:
+        dismiss()
     if lost:
-        fail("balancer", "lost the leader's lease; start again to stand for election")
+        fail("balancer", "leaderelection lost; start again to stand for election")
 
 
 async def _clean_up(config: ClientConfig, own_namespace: str, lb_class: str) -> list[str]:
@@ -150,7 +153,7 @@ async def _run(
     pages: tuple[str, int] | None,
     secure: tuple[str, int] | None,
     context: ssl.SSLContext | None,
-    leader_elect: bool,
+    election: Election | None,
 ) -> bool:
     """Run until SIGTERM, SIGINT or the loss of the lease; return whether the lease was lost.
 
@@ -168,7 +171,7 @@ async def _run(
             if address is not None:
                 served = serve(address, controller.routes(), access=access, context=tls)
                 tasks.append(asyncio.create_task(served))
-        tasks.append(asyncio.create_task(_control(client, controller, settings.own_namespace if leader_elect else "")))
+        tasks.append(asyncio.create_task(_control(client, controller, election)))
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         lost = not stop.is_set()
         for task in tasks:
@@ -180,12 +183,10 @@ async def _run(
     return lost
 
 
-async def _control(client: ApiClient, controller: SteppingController, lease_namespace: str) -> None:
-    """Run the controller, with a namespace while holding the Lease there."""
+async def _control(client: ApiClient, controller: SteppingController, election: Election | None) -> None:
+    """Run the controller, in an election while it leads."""
     await controller.prepare()
-    if not lease_namespace:
+    if election is None:
         await controller.run()
         return
-    key = ObjectKey(lease_namespace, LEASE_NAME)
-    identity = f"{socket.gethostname()}_{os.getpid()}"
-    await LeaderElector(client, key, identity).run(controller.run)
+    await LeaderElector(client, election.key, election.identity, USER_AGENT, election.timings).run(controller.run)

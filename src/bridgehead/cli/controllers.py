@@ -1,7 +1,7 @@
 """Run the controllers of a cluster: workloads, endpoints, scheduler, nodes, namespaces, garbage collection.
 
 The controllers work with any Kubernetes API server, given by a kubeconfig or, in a pod, by its service account. Several
-instances may run for one cluster; they elect a leader.
+instances may run for one cluster; they elect a leader, with one Lease for all controllers and the scheduler.
 
 Bridgehead's API server and kubelets do themselves what other controllers do beside kube-apiserver: aggregation of
 ClusterRoles, ServiceCIDR's status, counts of ResourceQuotas, checks of admission policies, and the ranges of a node's
@@ -13,9 +13,7 @@ volumes, and claims of devices, have no controller here.
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
-import socket
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,22 +26,25 @@ from bridgehead.client.metrics import CLIENT_METRICS
 from bridgehead.controllers.manager import Manager, Settings, select_controllers
 from bridgehead.exposition.build import new_registry
 from bridgehead.objects.endpoint_slices import DEFAULT_MAX_ENDPOINTS
-from bridgehead.objects.meta import ObjectKey
 from bridgehead.objects.times import parse_duration
 from bridgehead.pages import Page, Routes, metrics_page, serve
 
 from .failures import fail, reporting_failures
 from .groups import OPTIONS
+from .leader_election import Election, LeaderElectionOptions, parse_election
+from .leader_guardian import start_guardian
 from .logs_setup import configure
 from .options import option, verbosity_row
 from .parsing import host_port
 
 METRICS_PORT = 10257  # kube-controller-manager's
-LEASE = ("kube-system", "kube-controller-manager")
+USER_AGENT = "kube-controller-manager/bridgehead"
+_COMPONENT = "kube-controller-manager"
+_SCHEDULER = "kube-scheduler"  # where only the scheduler runs
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(LeaderElectionOptions):
     kubeconfig: Path | None = option(
         None, OPTIONS, "Kubeconfig file. Default: the pod's service account.", envvar="KUBECONFIG"
     )
@@ -72,9 +73,6 @@ class Options:
     metrics: str = option(
         "", OPTIONS, f'Address of /metrics and /healthz, [HOST]:PORT; port {METRICS_PORT} by default. "": none.'
     )
-    leader_elect: bool = option(
-        True, OPTIONS, "Run only while holding the leader's Lease.", "--leader-elect/--no-leader-elect"
-    )
     verbosity: int = verbosity_row()
 
 
@@ -84,6 +82,8 @@ def command(options: Options) -> None:
         names = select_controllers(options.controllers)
     except ValueError as error:
         fail("controllers", f"--controllers: {error}", 2)
+    component = _SCHEDULER if names == ["scheduler"] else _COMPONENT
+    election = parse_election(options, "controllers", component, "kube-system")
     try:
         signing_seconds = parse_duration(options.cluster_signing_duration)
     except ValueError as error:
@@ -109,27 +109,36 @@ def command(options: Options) -> None:
     )
     with reporting_failures("controllers", ConfigError, OSError):
         config = load_config(options.kubeconfig)
-        lost = uvloop.run(_run(config, names, settings, options.leader_elect, pages))
+        dismiss = start_guardian(config, USER_AGENT, election) if election is not None else None
+        lost = uvloop.run(_run(config, names, settings, election, component, pages))
+    if dismiss is not None and not lost:
+        dismiss()
     if lost:
-        fail("controllers", "lost the leader's lease; start again to stand for election")
+        fail("controllers", "leaderelection lost; start again to stand for election")
 
 
 async def _run(
-    config: ClientConfig, names: list[str], settings: Settings, leader_elect: bool, pages: tuple[str, int] | None
+    config: ClientConfig,
+    names: list[str],
+    settings: Settings,
+    election: Election | None,
+    component: str,
+    pages: tuple[str, int] | None,
 ) -> bool:
     """Run until SIGTERM, SIGINT or the loss of the lease; return whether the lease was lost.
 
-    `pages` is the address of /metrics. Raises OSError when it is taken.
+    `component` is the source of the election's Events, `pages` the address of /metrics. Raises OSError when that is
+    taken.
     """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     heartbeat.start(loop.call_later)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    async with ApiClient(config, user_agent="kube-controller-manager/bridgehead") as client:
+    async with ApiClient(config, user_agent=USER_AGENT) as client:
         manager = Manager(client, names, settings)
-        if leader_elect:
-            elector = LeaderElector(client, ObjectKey(*LEASE), f"{socket.gethostname()}_{os.getpid()}")
+        if election is not None:
+            elector = LeaderElector(client, election.key, election.identity, component, election.timings)
             working = asyncio.create_task(elector.run(manager.run))
         else:
             working = asyncio.create_task(manager.run())

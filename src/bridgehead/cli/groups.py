@@ -22,5 +22,7 @@ NODE: Final = "Node"
 PODS: Final = "Pods"
 KUBELET_SERVER: Final = "Server of logs and exec"
 
+LEADER_ELECTION: Final = "Leader election"
+
 ARGUMENTS: Final = "Arguments"
 OPTIONS: Final = "Options"  # of no other group; comes last

@@ -119,7 +119,11 @@ def function_for_typer(options: type[T], run: Callable[[T], None]) -> Callable[.
             default=for_typer(field.name, types[field.name], field.metadata[_ROW], field.default),
             annotation=types[field.name],
         )
-        for field in dataclasses.fields(options)  # type: ignore[arg-type]
+        # Inherited fields are last, as is their group in `--help`.
+        for field in sorted(
+            dataclasses.fields(options),  # type: ignore[arg-type]
+            key=lambda field: field.name not in options.__annotations__,
+        )
     ]
     function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return function
