@@ -17,7 +17,9 @@ from bridgehead.apiserver.bootstrap import ensure_system_objects
 from bridgehead.apiserver.build import ApiParts, ApiSettings, build_api
 from bridgehead.apiserver.http.server import ApiServer, open_listeners
 from bridgehead.apiserver.http.user import User
+from bridgehead.apiserver.kubernetes_service import KubernetesService
 from bridgehead.apiserver.resources import build_table
+from bridgehead.apiserver.server_leases import OnlyServer
 from bridgehead.client import ClientConfig, Informer
 from bridgehead.signing_keys import SigningKey
 from bridgehead.storage.memory import MemoryStore
@@ -69,7 +71,9 @@ class ApiWorld:
         users = {"admin": User("kubernetes-admin", ("system:masters",))}
         parts = build_api(table, self._store, ApiSettings(SIGNING_KEY, users=users, **self._settings))
         (self._listener,) = open_listeners([f"{self.address}:{self._port}"], [])
-        await ensure_system_objects(parts.registry, service_ip="10.96.0.1", advertise=("10.0.0.1", self._port))
+        await ensure_system_objects(
+            parts.registry, KubernetesService(parts.registry, "10.96.0.1", ("10.0.0.1", self._port), OnlyServer())
+        )
         self._parts = parts
         self._server = ApiServer(parts.application, self._context, parts.watches.close)
         self._following = asyncio.gather(parts.definitions.run(), parts.quota_usage.run())

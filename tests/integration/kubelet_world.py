@@ -13,7 +13,9 @@ from bridgehead.apiserver.bootstrap import ensure_system_objects
 from bridgehead.apiserver.build import ApiSettings, build_api
 from bridgehead.apiserver.http.server import ApiServer, open_listeners
 from bridgehead.apiserver.http.user import User
+from bridgehead.apiserver.kubernetes_service import KubernetesService
 from bridgehead.apiserver.resources import build_table
+from bridgehead.apiserver.server_leases import OnlyServer
 from bridgehead.client import ApiClient, ClientConfig
 from bridgehead.client.access_reviews import AccessReviews
 from bridgehead.client.errors import NotFound
@@ -144,7 +146,9 @@ async def open_world(
     parts = build_api(table, store, ApiSettings(SIGNING_KEY, users=users))
     listeners = open_listeners(["127.0.0.1:0"], [])
     port = listeners[0].getsockname()[1]
-    await ensure_system_objects(parts.registry, service_ip="10.96.0.1", advertise=("10.0.0.1", 6443))
+    await ensure_system_objects(
+        parts.registry, KubernetesService(parts.registry, "10.96.0.1", ("10.0.0.1", 6443), OnlyServer())
+    )
     server = ApiServer(parts.application, None, parts.watches.close)
     serving = asyncio.create_task(server.serve(listeners))
     url = f"http://127.0.0.1:{port}"

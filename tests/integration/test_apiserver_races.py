@@ -13,7 +13,9 @@ import pytest
 from bridgehead.apiserver.bootstrap import ensure_system_objects
 from bridgehead.apiserver.build import ApiParts, ApiSettings, build_api
 from bridgehead.apiserver.http.user import User
+from bridgehead.apiserver.kubernetes_service import KubernetesService
 from bridgehead.apiserver.resources import build_table
+from bridgehead.apiserver.server_leases import OnlyServer
 from bridgehead.storage import Key, open_store
 from bridgehead.storage.sqlite import Database
 
@@ -33,7 +35,7 @@ async def parts(tmp_path: Path) -> AsyncIterator[ApiParts]:
     # 14 addresses, so that a race for them is likely.
     table = build_table(service_cidrs=("10.96.0.0/28",), node_port_range=(30000, 30009))
     parts = build_api(table, store, ApiSettings(SIGNING_KEY))
-    await ensure_system_objects(parts.registry, service_ip="10.96.0.1", advertise=None)
+    await ensure_system_objects(parts.registry, KubernetesService(parts.registry, "10.96.0.1", None, OnlyServer()))
     try:
         yield parts
     finally:

@@ -4,6 +4,9 @@ A request passes these layers from top to bottom. Imports have the same directio
 
     serve                   opens files, sockets and the store; runs the server
     build, bootstrap        connects the parts; creates the objects that every cluster has
+    kubernetes_service      the Service `kubernetes`, whose endpoints are the servers alive
+    server_leases           which servers of one store are alive
+    server_identity         the Lease of a server's identity
     certificate_files       the server's certificates, and reloading of those that change
     app, exchange           the ASGI application: one request, from its bytes to its answer
     proxying/               requests that go on to other servers: pods, services, nodes, aggregated APIs

@@ -4,26 +4,27 @@ They include the date since which uses of legacy tokens are recorded.
 
 They are created at every start and checked periodically afterwards, because `kubectl delete service --all` deletes the
 Service. Existing objects are kept; only the addresses of `kubernetes` are updated.
-Source: pkg/controlplane/controller/kubernetesservice, systemnamespaces.
+Source: pkg/controlplane/controller/systemnamespaces.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from ipaddress import ip_address
 
 from bridgehead.objects.critical_pods import SYSTEM_CLASSES
-from bridgehead.storage import Key, StoreBroken
+from bridgehead.storage import StorageError
 
+from . import kubernetes_service
 from .errors import ApiStatus
+from .kubernetes_service import KubernetesService
 from .registry.aggregated_roles import AggregatedRoles
 from .registry.default_roles import ensure_default_roles
+from .registry.ensuring import ensure
 from .registry.legacy_tokens import TRACKING, date_of
 from .registry.registry import Registry
 from .registry.service_cidrs import ensure_default
-from .registry.writes import Write
-from .resource import JsonObject, Resource, copied
+from .resource import JsonObject
 from .resources import componentstatuses
 from .resources.flowcontrol import (
     FLOW_SCHEMA_SPECS,
@@ -31,13 +32,11 @@ from .resources.flowcontrol import (
     SUGGESTED_FLOW_SCHEMA_SPECS,
     SUGGESTED_PRIORITY_LEVEL_SPECS,
 )
+from .server_leases import INTERVAL_SECONDS
 
 log = logging.getLogger(__name__)
 
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
-INTERVAL_SECONDS = 10.0
-_NAME = "kubernetes"
-_DEFAULT_PORT = 6443
 
 _SYSTEM_CLASS_DESCRIPTIONS = {
     "system-cluster-critical": (
@@ -73,102 +72,34 @@ _CLUSTER_OBJECTS: tuple[tuple[tuple[str, str, str], list[JsonObject]], ...] = (
 )
 
 
-async def ensure_system_objects(registry: Registry, *, service_ip: str, advertise: tuple[str, int] | None) -> None:
-    """Create what is missing, and bring the default roles to what they should be.
-
-    `advertise` is the address and port on which pods reach the server; None: the Service gets no endpoints.
-    Raises `ApiStatus`.
-    """
-    objects = _ensure_objects(registry, service_ip=service_ip, advertise=advertise)
-    await asyncio.gather(objects, ensure_default_roles(registry))
+async def ensure_system_objects(registry: Registry, kubernetes: KubernetesService) -> None:
+    """Create what is missing, and bring the default roles to what they should be. Raises ApiStatus, StorageError."""
+    await asyncio.gather(_ensure_objects(registry, kubernetes), ensure_default_roles(registry))
     await AggregatedRoles(registry).sync()
 
 
-async def _ensure_objects(registry: Registry, *, service_ip: str, advertise: tuple[str, int] | None) -> None:
-    service = _service(service_ip, _DEFAULT_PORT if advertise is None else advertise[1])
-    ensured = [
-        *(_ensure(registry, ("", "v1", "namespaces"), "", {"metadata": {"name": name}}) for name in NAMESPACES),
-        *(_ensure(registry, path, "", obj) for path, objects in _CLUSTER_OBJECTS for obj in objects),
-        ensure_default(registry),
-        _ensure(registry, ("", "v1", "configmaps"), "kube-system", _token_tracking(registry.clock())),
-        _ensure(registry, ("", "v1", "services"), "default", service),
-    ]
-    if advertise is not None:
-        slices, slice_ = ("discovery.k8s.io", "v1", "endpointslices"), _endpoint_slice(*advertise)
-        ensured += [
-            _ensure(registry, ("", "v1", "endpoints"), "default", _endpoints(*advertise), replace="subsets"),
-            _ensure(registry, slices, "default", slice_, replace="endpoints"),
-        ]
+async def _ensure_objects(registry: Registry, kubernetes: KubernetesService) -> None:
     # At the same time, so that they share a commit.
-    await asyncio.gather(*ensured)
+    await asyncio.gather(
+        *(ensure(registry, ("", "v1", "namespaces"), "", {"metadata": {"name": name}}) for name in NAMESPACES),
+        *(ensure(registry, path, "", obj) for path, objects in _CLUSTER_OBJECTS for obj in objects),
+        ensure_default(registry),
+        ensure(registry, ("", "v1", "configmaps"), "kube-system", _token_tracking(registry.clock())),
+        kubernetes.ensure(),
+    )
 
 
 async def maintain_system_objects(
-    registry: Registry, *, service_ip: str, advertise: tuple[str, int] | None, interval: float = INTERVAL_SECONDS
+    registry: Registry, kubernetes: KubernetesService, interval: float = INTERVAL_SECONDS
 ) -> None:
     """Create what is missing every `interval` seconds, until cancelled. Roles are looked at only at the start."""
     while True:
         await asyncio.sleep(interval)
         try:
-            await _ensure_objects(registry, service_ip=service_ip, advertise=advertise)
-        except (ApiStatus, StoreBroken) as error:
-            log.warning("cannot restore the Service %s: %s", _NAME, error)
-
-
-async def _ensure(
-    registry: Registry, path: tuple[str, str, str], namespace: str, obj: JsonObject, *, replace: str = ""
-) -> None:
-    resource = registry.find(*path)
-    if resource is None:
-        return
-    name = obj["metadata"]["name"]
-    if registry.store.get(Key(resource.id, namespace, name)) is None:
-        await _create(registry, resource, namespace, obj)
-    elif replace:
-        wanted = {key: obj[key] for key in (replace, "ports") if key in obj}
-        await registry.update(Write(resource, namespace, name), lambda old: {**old, **wanted})
-
-
-async def _create(registry: Registry, resource: Resource, namespace: str, obj: JsonObject) -> None:
-    try:
-        await registry.create(Write(resource, namespace), copied(obj))
-    except ApiStatus as status:
-        # Another server on the same store may have been first.
-        if status.reason != "AlreadyExists":
-            raise
+            await _ensure_objects(registry, kubernetes)
+        except (ApiStatus, StorageError) as error:
+            log.warning("cannot restore the Service %s: %s", kubernetes_service.NAME, error)
 
 
 def _token_tracking(now: float) -> JsonObject:
     return {"metadata": {"name": TRACKING}, "data": {"since": date_of(now)}}
-
-
-def _service(ip: str, port: int) -> JsonObject:
-    labels = {"component": "apiserver", "provider": "kubernetes"}
-    return {
-        "metadata": {"name": _NAME, "labels": labels},
-        "spec": {
-            "type": "ClusterIP",
-            "clusterIP": ip,
-            "clusterIPs": [ip],
-            "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": port}],
-            "sessionAffinity": "None",
-        },
-    }
-
-
-def _endpoints(address: str, port: int) -> JsonObject:
-    return {
-        "metadata": {"name": _NAME, "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}},
-        "subsets": [
-            {"addresses": [{"ip": address}], "ports": [{"name": "https", "port": port, "protocol": "TCP"}]},
-        ],
-    }
-
-
-def _endpoint_slice(address: str, port: int) -> JsonObject:
-    return {
-        "metadata": {"name": _NAME, "labels": {"kubernetes.io/service-name": _NAME}},
-        "addressType": f"IPv{ip_address(address).version}",
-        "endpoints": [{"addresses": [address], "conditions": {"ready": True}}],
-        "ports": [{"name": "https", "port": port, "protocol": "TCP"}],
-    }

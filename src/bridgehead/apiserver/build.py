@@ -176,6 +176,8 @@ _HOOKS = (
             "priority-and-fairness-config-producer",
             "bootstrap-controller",
             "start-cluster-authentication-info-controller",
+            "start-kube-apiserver-identity-lease-controller",
+            "start-kube-apiserver-identity-lease-garbage-collector",
             "start-legacy-token-tracking-controller",
             "start-kube-aggregator-informers",
             "apiservice-status-local-available-controller",

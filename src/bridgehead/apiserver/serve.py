@@ -7,6 +7,7 @@ StorageError with a one-line message.
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import resource
 import socket
@@ -35,6 +36,7 @@ from .build import ApiSettings, api_schema, build_api
 from .certificate_files import CertificateFiles, CertificateFollower
 from .handlers.issuer import JWKS_PATH
 from .http.server import ApiServer, open_listeners, parse_address
+from .kubernetes_service import KubernetesService, leave_in_time
 from .proxying.aggregation.extension_authentication import publish_authentication
 from .proxying.aggregation.server_transport import ProxyCertificate
 from .registry.aggregated_roles import AggregatedRoles
@@ -43,6 +45,8 @@ from .registry.ip_addresses import IpAddresses
 from .registry.policy_status import PolicyStatus
 from .registry.service_cidrs import ServiceCidrs
 from .resources import build_table
+from .server_identity import ServerIdentity
+from .server_leases import OnlyServer
 from .streams.kubelet_access import KubeletTls
 
 if TYPE_CHECKING:
@@ -50,6 +54,8 @@ if TYPE_CHECKING:
     from .resource import Resource
 
 log = logging.getLogger(__name__)
+
+_LEAVE_SECONDS = 2.0  # until this server is no endpoint of the Service `kubernetes` any more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,10 +170,13 @@ async def _serve(options: ServeOptions) -> None:
             address=join_host_port(*address),
         )
         parts = build_api(table, store, settings)
-        await ensure_system_objects(parts.registry, service_ip=service_ip, advertise=advertise)
+        kubernetes = KubernetesService(parts.registry, service_ip, advertise, OnlyServer())
+        await ensure_system_objects(parts.registry, kubernetes)
         await publish_authentication(parts.registry, trusted)
         collect_rarely()
-        server = ApiServer(parts.application, context, parts.watches.close)
+        leave = functools.partial(leave_in_time, kubernetes, _LEAVE_SECONDS)
+        server = ApiServer(parts.application, context, parts.watches.close, before_stop=leave)
+        identity = ServerIdentity(parts.registry, socket.gethostname(), settings.address)
         addresses = ", ".join(join_host_port(*listener.getsockname()[:2]) for listener in listeners)
         log.info("serving on %s, revision %d", addresses, store.revision)
         try:
@@ -183,9 +192,8 @@ async def _serve(options: ServeOptions) -> None:
                     tasks.create_task(PolicyStatus(parts.registry, parts.schema).run()),
                     tasks.create_task(parts.quota_usage.run()),
                     tasks.create_task(parts.aggregator.run()),
-                    tasks.create_task(
-                        maintain_system_objects(parts.registry, service_ip=service_ip, advertise=advertise)
-                    ),
+                    tasks.create_task(maintain_system_objects(parts.registry, kubernetes)),
+                    tasks.create_task(identity.run()),
                 ]
                 if options.reloads_encryption and options.encryption and isinstance(store, EncryptedStore):
                     from bridgehead.storage.encryption import follow_encryption

@@ -7,6 +7,8 @@ import asyncio
 import pytest
 
 from bridgehead.apiserver.bootstrap import ensure_system_objects, maintain_system_objects
+from bridgehead.apiserver.kubernetes_service import KubernetesService
+from bridgehead.apiserver.server_leases import OnlyServer
 from tests.unit.apiserver.world import open_world
 
 GONE = (
@@ -24,18 +26,17 @@ async def world():
 
 async def test_existing_objects_are_not_written_again(world):
     before = world.store.revision
-    await ensure_system_objects(world.parts.registry, service_ip="10.96.0.1", advertise=("10.0.0.1", 6443))
+    registry = world.parts.registry
+    await ensure_system_objects(registry, KubernetesService(registry, "10.96.0.1", ("10.0.0.1", 6443), OnlyServer()))
     assert world.store.revision == before
 
 
 async def test_deleted_objects_are_recreated(world):
     for url in GONE:
         assert (await world.call("DELETE", url)).status == 200
-    task = asyncio.create_task(
-        maintain_system_objects(
-            world.parts.registry, service_ip="10.96.0.1", advertise=("10.0.0.1", 6443), interval=0.001
-        )
-    )
+    registry = world.parts.registry
+    kubernetes = KubernetesService(registry, "10.96.0.1", ("10.0.0.1", 6443), OnlyServer())
+    task = asyncio.create_task(maintain_system_objects(registry, kubernetes, interval=0.001))
     try:
         async with asyncio.timeout(40):
             for url in GONE:

@@ -16,9 +16,11 @@ from bridgehead.apiserver.audit.auditor import Auditor
 from bridgehead.apiserver.bootstrap import ensure_system_objects
 from bridgehead.apiserver.build import ApiParts, ApiSettings, build_api
 from bridgehead.apiserver.http.user import User
+from bridgehead.apiserver.kubernetes_service import KubernetesService
 from bridgehead.apiserver.registry import freshness
 from bridgehead.apiserver.resource import Resource
 from bridgehead.apiserver.resources import build_table
+from bridgehead.apiserver.server_leases import OnlyServer
 from bridgehead.signing_keys import SigningKey
 from bridgehead.storage import MemoryStore, Record, Store
 
@@ -250,7 +252,9 @@ async def open_world(
     )
     parts = build_api(table, store, api_settings)
     if not store.revision:
-        await ensure_system_objects(parts.registry, service_ip="10.96.0.1", advertise=("10.0.0.1", 6443))
+        await ensure_system_objects(
+            parts.registry, KubernetesService(parts.registry, "10.96.0.1", ("10.0.0.1", 6443), OnlyServer())
+        )
         store.keep(table)
     world = World(parts, store, clock)
     following = asyncio.create_task(parts.definitions.run())

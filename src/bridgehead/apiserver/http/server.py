@@ -14,7 +14,7 @@ import logging
 import signal
 import socket
 import ssl
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,11 +59,19 @@ def server_context(
 class ApiServer(Server):
     """uvicorn's server. `on_stop` ends the watches, which would otherwise keep responses open.
 
+    `before_stop` is awaited first, while requests are still served.
+
     An application that has a method `takes_upgrade(path)` gets the upgraded connections of these paths (`tunnel`). An
     application that has a method `takes_socket(path, query)` gets other upgrades to WebSocket only where it is true.
     """
 
-    def __init__(self, application: Any, context: ssl.SSLContext | None, on_stop: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        application: Any,
+        context: ssl.SSLContext | None,
+        on_stop: Callable[[], None],
+        before_stop: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
         protocol = functools.partial(
             PeerProtocol,
             takes_upgrade=getattr(application, "takes_upgrade", takes_none),
@@ -93,6 +101,7 @@ class ApiServer(Server):
         self._acceptors: list[Acceptor] = []
         logging.getLogger("uvicorn.error").addFilter(is_wanted)
         self._on_stop = on_stop
+        self._before_stop = before_stop
         self._stop = asyncio.Event()
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
@@ -140,6 +149,8 @@ class ApiServer(Server):
                     await self._stop.wait()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._before_stop is not None:
+            await self._before_stop()
         self._on_stop()
         await super().shutdown(sockets)
 

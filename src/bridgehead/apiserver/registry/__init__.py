@@ -18,6 +18,7 @@ service_cidrs     ranges of ClusterIPs: allocation, conditions, draining
 ip_addresses      restoration of the IPAddress objects of Services' addresses
 legacy_tokens     dates of the last uses of tokens in Secrets
 expiry            deletion of old Events
+ensuring          creation of objects that the server itself needs
 default_roles     creation of the default roles and bindings
 policy_status     the status of admission policies
 quota_usage       status of ResourceQuotas
