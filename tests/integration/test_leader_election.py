@@ -1,4 +1,4 @@
-"""Three processes of `bridgehead controllers` for one cluster: one works at a time, and another one takes over."""
+"""Several processes of controllers, or of the balancer: one works at a time, and another one takes over."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 from bridgehead.client import ApiClient, load_kubeconfig
 from bridgehead.client.errors import NotFound
 from bridgehead.objects.coordination import Lease
-from bridgehead.objects.kinds import DEPLOYMENTS, EVENTS, LEASES, REPLICA_SETS
+from bridgehead.objects.kinds import DEPLOYMENTS, EVENTS, LEASES, NAMESPACES, REPLICA_SETS, SERVICES
 from tests import forks
 from tests.forks import Forked
 
@@ -26,6 +26,13 @@ from .apiserver_process import ServerProcess
 
 pytestmark = pytest.mark.integration
 
+WORKLOADS = "--controllers=deployment-controller,replicaset-controller"
+POOL = {
+    "apiVersion": "metallb.io/v1beta1",
+    "kind": "IPAddressPool",
+    "metadata": {"name": "pool"},
+    "spec": {"addresses": ["10.9.0.0/28"]},
+}
 LEASE = ("kube-controller-manager", "kube-system")
 
 
@@ -54,16 +61,16 @@ class Instance:
 
 
 @contextlib.contextmanager
-def instances(api_server: ServerProcess, count: int, *arguments: str) -> Iterator[list[Instance]]:
-    found = []
+def instances(api_server: ServerProcess, count: int, part: str, *arguments: str) -> Iterator[list[Instance]]:
+    """Processes of a part during the block."""
+    found: list[Instance] = []
     try:
         for number in range(count):
-            log = api_server.directory / f"controllers-{number}.log"
+            log = api_server.directory / f"{part}-{number}.log"
             with log.open("wb") as output, open(os.devnull, "rb") as nothing:
                 process = forks.fork_bridgehead(
-                    "controllers",
+                    part,
                     f"--kubeconfig={api_server.directory / 'kubeconfig'}",
-                    "--controllers=deployment-controller,replicaset-controller",
                     *arguments,
                     streams=(nothing.fileno(), output.fileno(), output.fileno()),
                 )
@@ -80,19 +87,19 @@ async def admin(api_server: ServerProcess) -> AsyncIterator[ApiClient]:
         yield client
 
 
-async def lease_of(client: ApiClient) -> Lease | None:
+async def lease_of(client: ApiClient, lease: tuple[str, str] = LEASE) -> Lease | None:
     try:
-        return await client.get(LEASES, *LEASE)
+        return await client.get(LEASES, *lease)
     except NotFound:
         return None
 
 
-async def wait_for_leader(client: ApiClient, other_than: str = "") -> str:
+async def wait_for_leader(client: ApiClient, other_than: str = "", lease: tuple[str, str] = LEASE) -> str:
     """Return the identity of the leader, when it is another one."""
 
     async def leader() -> str:
-        lease = await lease_of(client)
-        holder = lease.spec.holder_identity or "" if lease is not None else ""
+        found = await lease_of(client, lease)
+        holder = found.spec.holder_identity or "" if found is not None else ""
         return holder if holder != other_than else ""
 
     found: str = await until(leader)
@@ -113,7 +120,7 @@ async def make_deployment(client: ApiClient, name: str) -> None:
 
 async def test_one_instance_works_and_another_one_takes_over(api_server: ServerProcess):
     async with admin(api_server) as client:
-        with instances(api_server, 3) as waiting:
+        with instances(api_server, 3, "controllers", WORKLOADS) as waiting:
             leader = await wait_for_leader(client)
             await make_deployment(client, "first")
             for name, number in (("after-a-crash", signal.SIGKILL), ("after-an-end", signal.SIGTERM)):
@@ -145,3 +152,45 @@ async def test_one_instance_works_and_another_one_takes_over(api_server: ServerP
             lease = await lease_of(client)
             assert lease is not None
             assert lease.spec.holder_identity == "someone"
+
+
+async def balanced(client: ApiClient, names: list[str]) -> dict[str, list[str]]:
+    """Create Services of the type LoadBalancer; return the addresses of all such Services when these have some."""
+    for name in names:
+        spec = {"type": "LoadBalancer", "ports": [{"port": 80}]}
+        await client.create(SERVICES, {"metadata": {"name": name, "namespace": "default"}, "spec": spec})
+
+    async def addresses() -> dict[str, list[str]]:
+        services = [one for one in (await client.list(SERVICES)).items if one.spec.type == "LoadBalancer"]
+        found = {one.metadata.name: [entry.ip for entry in one.status.load_balancer.ingress] for one in services}
+        return found if all(found.values()) else {}
+
+    result: dict[str, list[str]] = await until(addresses)
+    return result
+
+
+async def test_two_balancers_give_each_service_one_address(api_server: ServerProcess):
+    lease = ("bridgehead-balancer", "bridgehead-system")
+    pools = "/apis/metallb.io/v1beta1/namespaces/metallb-system/ipaddresspools"
+    async with admin(api_server) as client:
+        for name in ("bridgehead-system", "metallb-system"):
+            await client.create(NAMESPACES, {"metadata": {"name": name}})
+        with instances(api_server, 2, "balancer", "--leader-elect", "--metrics=", "--secure-metrics=") as waiting:
+            leader = await wait_for_leader(client, lease=lease)
+
+            async def pool_is_made() -> bool:
+                try:
+                    await client.request("POST", pools, json=POOL)
+                except NotFound:
+                    return False  # the definitions are not served yet
+                return True
+
+            await until(pool_is_made)
+            first = await balanced(client, [f"first-{number}" for number in range(4)])
+            (working,) = (one for one in waiting if one.has_led)
+            working.end(signal.SIGKILL)
+            await wait_for_leader(client, other_than=leader, lease=lease)
+            both = await balanced(client, [f"second-{number}" for number in range(4)])
+            assert first.items() <= both.items()
+            assert {len(addresses) for addresses in both.values()} == {1}
+            assert len({addresses[0] for addresses in both.values()}) == len(both) == 8

@@ -138,6 +138,7 @@ async def _run(
     async with ApiClient(config, user_agent=USER_AGENT) as client:
         manager = Manager(client, names, settings)
         if election is not None:
+            manager.preload()  # an instance that waits takes over in half the time
             elector = LeaderElector(client, election.key, election.identity, component, election.timings)
             working = asyncio.create_task(elector.run(manager.run))
         else:

@@ -119,14 +119,17 @@ def function_for_typer(options: type[T], run: Callable[[T], None]) -> Callable[.
             default=for_typer(field.name, types[field.name], field.metadata[_ROW], field.default),
             annotation=types[field.name],
         )
-        # Inherited fields are last, as is their group in `--help`.
-        for field in sorted(
-            dataclasses.fields(options),  # type: ignore[arg-type]
-            key=lambda field: field.name not in options.__annotations__,
-        )
+        for field in _own_first(options)
     ]
     function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return function
+
+
+def _own_first(options: type) -> list[dataclasses.Field[Any]]:
+    """Return the fields of a dataclass, inherited ones last, as their group is in `--help`."""
+    own = list(options.__annotations__)
+    fields = dataclasses.fields(options)
+    return sorted(fields, key=lambda field: own.index(field.name) if field.name in own else len(own))
 
 
 def for_typer(name: str, kind: Any, properties: Option, default: Any = REQUIRED) -> Any:

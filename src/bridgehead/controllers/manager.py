@@ -179,6 +179,12 @@ class Manager:
     settings: Settings = field(default_factory=Settings)
     controllers: Mapping[str, Entry] = field(default_factory=lambda: CONTROLLERS)
 
+    def preload(self) -> None:
+        """Import the modules of the controllers, so that `run` begins sooner."""
+        with no_collection():
+            for name in self.names:
+                importlib.import_module(f"{__package__}.{self.controllers[name].module}")
+
     async def run(self) -> None:
         informers = Informers(self.client)
         recorders: dict[str, EventRecorder] = {}
