@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import queue
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,6 +22,7 @@ from lightkube.resources.apps_v1 import Deployment
 from lightkube.resources.core_v1 import ConfigMap
 
 from .apiserver_process import DEADLINE, DEPLOYMENT, ServerProcess
+from .python_candidate import candidate, first_line
 
 pytestmark = pytest.mark.integration
 
@@ -56,37 +55,6 @@ def test_an_informer_of_the_python_client(core: client.CoreV1Api) -> None:
     finally:
         core.delete_collection_namespaced_config_map("default", label_selector="of=informer")
         informer.stop()
-
-
-_CANDIDATE = """
-import sys
-from kubernetes import config
-from kubernetes.leaderelection.electionconfig import Config
-from kubernetes.leaderelection.leaderelection import LeaderElection
-from kubernetes.leaderelection.resourcelock.leaselock import LeaseLock
-
-config.load_kube_config()
-lock = LeaseLock("leader", "default", sys.argv[1])
-LeaderElection(Config(lock, 3, 2, 1, lambda: print("leads", flush=True), None)).run()
-"""
-
-
-@contextlib.contextmanager
-def candidate(server: ServerProcess, name: str) -> Iterator[subprocess.Popen[str]]:
-    """A program that prints a line when it leads."""
-    argv = [sys.executable, "-c", _CANDIDATE, name]
-    with subprocess.Popen(
-        argv, env=server.environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def first_line(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    return process.stdout.readline()
 
 
 @pytest.mark.slow

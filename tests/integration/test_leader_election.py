@@ -14,15 +14,17 @@ from pathlib import Path
 
 import pytest
 
-from bridgehead.client import ApiClient, load_kubeconfig
+from bridgehead.client import ApiClient, ElectionTimings, LeaderElector, load_kubeconfig
 from bridgehead.client.errors import NotFound
 from bridgehead.objects.coordination import Lease
 from bridgehead.objects.kinds import DEPLOYMENTS, EVENTS, LEASES, NAMESPACES, REPLICA_SETS, SERVICES
+from bridgehead.objects.meta import ObjectKey
 from tests import forks
 from tests.forks import Forked
 
 from .api_world import DEADLINE, until
 from .apiserver_process import ServerProcess
+from .python_candidate import candidate, first_line
 
 pytestmark = pytest.mark.integration
 
@@ -194,3 +196,33 @@ async def test_two_balancers_give_each_service_one_address(api_server: ServerPro
             assert first.items() <= both.items()
             assert {len(addresses) for addresses in both.values()} == {1}
             assert len({addresses[0] for addresses in both.values()}) == len(both) == 8
+
+
+@pytest.mark.slow
+async def test_candidates_of_kubernetes_python_client_take_part(api_server: ServerProcess):
+    leads = asyncio.Event()
+
+    async def lead() -> None:
+        leads.set()
+        await asyncio.sleep(10 * DEADLINE)
+
+    async with admin(api_server) as client:
+        key = ObjectKey("default", "leader")
+        own = LeaderElector(client, key, "own", "part", ElectionTimings(3, 2, 1))
+        task = asyncio.create_task(own.run(lead))
+        await leads.wait()
+        with candidate(api_server, "other") as other:
+            await wait_for_leader(client, lease=("leader", "default"))
+            task.cancel()
+            await asyncio.wait([task])
+            assert await asyncio.to_thread(first_line, other) == "leads\n"
+            assert await wait_for_leader(client, lease=("leader", "default")) == "other"
+            leads.clear()
+            task = asyncio.create_task(own.run(lead))
+            # The other one renews the Lease: the time is longer than its duration.
+            await asyncio.sleep(4)
+            assert not leads.is_set()
+        async with asyncio.timeout(DEADLINE):
+            await leads.wait()
+        task.cancel()
+        await asyncio.wait([task])
