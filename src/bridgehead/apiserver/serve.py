@@ -46,7 +46,7 @@ from .registry.policy_status import PolicyStatus
 from .registry.service_cidrs import ServiceCidrs
 from .resources import build_table
 from .server_identity import ServerIdentity
-from .server_leases import OnlyServer
+from .server_leases import OnlyServer, ServerLeases
 from .streams.kubelet_access import KubeletTls
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ async def _serve(options: ServeOptions) -> None:
     trusted = certificates.trusted()
     # The socket is opened before the store is read, so that clients of a restarting server wait instead of failing.
     listeners = open_listeners(options.listen, options.listen_fds)
-    store = await _open_store(options, table, encryption)
+    store, leases = await _open_store(options, table, encryption)
     try:
         service_ip = str(ip_network(options.service_cidrs[0])[1])
         advertise = _advertised(options, listeners)
@@ -170,7 +170,7 @@ async def _serve(options: ServeOptions) -> None:
             address=join_host_port(*address),
         )
         parts = build_api(table, store, settings)
-        kubernetes = KubernetesService(parts.registry, service_ip, advertise, OnlyServer())
+        kubernetes = KubernetesService(parts.registry, service_ip, advertise, leases)
         await ensure_system_objects(parts.registry, kubernetes)
         await publish_authentication(parts.registry, trusted)
         collect_rarely()
@@ -214,10 +214,13 @@ async def _serve(options: ServeOptions) -> None:
             auditor.close()
 
 
-async def _open_store(options: ServeOptions, table: Sequence[Resource], encryption: Encryption | None) -> Store:
+async def _open_store(
+    options: ServeOptions, table: Sequence[Resource], encryption: Encryption | None
+) -> tuple[Store, ServerLeases]:
+    """Open the store, and return it with the leases of the servers that have it open."""
     etcd = options.etcd
     if etcd is None:
-        return open_store(options.store, encryption)
+        return open_store(options.store, encryption), OnlyServer()
     from bridgehead.storage.etcd import EtcdSettings, EtcdStoreOptions, open_etcd_store
 
     from .storedobjects import STORAGE_VERSIONS, STORAGE_VERSIONS_1_20, StoredObjects, layout_of
@@ -237,7 +240,8 @@ async def _open_store(options: ServeOptions, table: Sequence[Resource], encrypti
         compaction_seconds=etcd.compaction_seconds,
         encryption=encryption,
     )
-    return await open_etcd_store(settings, layout_of(table, etcd.prefix), codec, store_options)
+    store = await open_etcd_store(settings, layout_of(table, etcd.prefix), codec, store_options)
+    return store, store.servers
 
 
 def _certificates(options: ServeOptions) -> CertificateFiles:

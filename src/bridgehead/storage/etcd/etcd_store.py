@@ -20,6 +20,7 @@ from functools import partial
 from bridgehead.storage.errors import AlreadyExists, ClaimTaken, Conflict, NotFound, StoreBroken, ValueTooLarge
 from bridgehead.storage.memory import MemoryStore
 from bridgehead.storage.records import Change, Create, Delete, Facts, JsonObject, Key, Record, Update, Write
+from bridgehead.storage.sealing import Encryption
 from bridgehead.storage.state import as_of, encode
 
 from .claims import repair_claims
@@ -36,6 +37,7 @@ from .layout import Layout
 from .leases import Leases
 from .options import EtcdStoreOptions
 from .patience import patiently, store_error
+from .server_leases import EtcdServerLeases
 from .stored_form import StoredForm
 from .transactions import Plan, plan
 
@@ -64,7 +66,9 @@ class EtcdStore(MemoryStore):
     def __init__(self, client: EtcdClient, layout: Layout, codec: ObjectCodec, options: EtcdStoreOptions) -> None:
         super().__init__(history_changes=options.history_changes, history_bytes=options.history_bytes)
         self.layout = layout
+        self.servers = EtcdServerLeases(client, layout.prefix)
         self._client = client
+        self._codec = codec
         self._options = options
         self._form = StoredForm(layout, codec, options.encryption)
         self._freshness = Freshness(client, layout.own_prefix())
@@ -272,6 +276,21 @@ class EtcdStore(MemoryStore):
                 self._expected[key].remove(expected)
                 if not self._expected[key]:
                     del self._expected[key]
+
+    # --- encryption
+
+    async def change_encryption(self, encryption: Encryption) -> None:
+        form = StoredForm(self.layout, self._codec, encryption)
+        try:
+            async for entry in self._follower.entries():
+                key = self.layout.object_key(entry.key)
+                if key is not None and entry.key not in self.unreadable:
+                    form.unseal(key, entry.value)
+        except Undecodable as error:
+            raise StoreBroken(f"can't decrypt {entry.key.decode(errors='replace')} in etcd: {error}") from error
+        except EtcdError as error:
+            raise store_error(error) from error
+        self._form = form
 
     # --- claims
 

@@ -93,6 +93,10 @@ class Follower:
                     if record is not None:
                         yield record
 
+    def entries(self) -> AsyncIterator[Entry]:
+        """Yield all entries as of one moment. Raises `EtcdError`."""
+        return self._entries_at(self._prefix, 0)
+
     async def _entries_at(self, prefix: bytes, revision: int) -> AsyncIterator[Entry]:
         async for page in self._client.pages(prefix, prefix_end(prefix), revision=revision):
             for kv in page.kvs:
