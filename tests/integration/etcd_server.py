@@ -200,6 +200,7 @@ class EtcdCluster:
             env={"ETCDCTL_API": "3", "PATH": "/usr/bin:/bin:/usr/local/bin"},
             capture_output=True,
             text=True,
+            errors="replace",  # values may be encrypted
             timeout=DEADLINE,
         )
         assert result.returncode == 0, result.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -28,10 +29,13 @@ from bridgehead.storage import (
     ValueTooLarge,
     Watch,
 )
+from bridgehead.storage.encryption import ConfiguredEncryption
+from bridgehead.storage.encryption.encryption_configuration import parse_configuration
 from bridgehead.storage.etcd import EtcdSettings, EtcdStoreOptions, open_etcd_store
 from bridgehead.storage.etcd.etcd_store import EtcdStore
 
 from .etcd_server import EtcdCluster
+from .relay_process import relays
 
 DEADLINE = 60.0
 
@@ -50,9 +54,9 @@ class Stores:
         self.prefix = prefix
         self._opened: list[EtcdStore] = []
 
-    async def open(self, **options: Any) -> EtcdStore:
+    async def open(self, *urls: str, **options: Any) -> EtcdStore:
         table = build_table(service_cidrs=("10.96.0.0/12",), node_port_range=(30000, 32767))
-        settings = EtcdSettings(endpoints=self.etcd.client_urls)
+        settings = EtcdSettings(endpoints=urls or self.etcd.client_urls)
         layout = layout_of(table, self.prefix)
         codec = StoredObjects(table, api_schema())
         store = await open_etcd_store(settings, layout, codec, EtcdStoreOptions(**options))
@@ -345,3 +349,91 @@ async def test_a_closed_store_refuses_writes(stores: Stores) -> None:
     await store.close()
     with pytest.raises(StoreBroken):
         await put(store, "a")
+
+
+def encryption(*keys: str, first: str = "aesgcm") -> ConfiguredEncryption:
+    """Return the encryption of ConfigMaps by the named keys, or by none if `first` is identity."""
+    secret = base64.b64encode(b"k" * 32).decode()
+    provider = {"aesgcm": {"keys": [{"name": key, "secret": secret} for key in keys]}}
+    providers = [provider, {"identity": {}}] if first == "aesgcm" else [{"identity": {}}, provider]
+    rules = [{"resources": ["configmaps"], "providers": providers}]
+    configuration = {"apiVersion": "apiserver.config.k8s.io/v1", "kind": "EncryptionConfiguration", "resources": rules}
+    return ConfiguredEncryption(parse_configuration(configuration))
+
+
+async def test_objects_are_encrypted_in_kubernetes_form_and_anew_with_other_keys(stores: Stores) -> None:
+    store = await stores.open(encryption=encryption("one"))
+    made = await store.create(config_map("a"), value("a", x="hidden"), Facts())
+    assert stores.get("/configmaps/default/a").startswith("k8s:enc:aesgcm:v1:one:")
+    assert b"hidden" in made.value
+    other = await stores.open(encryption=encryption("two", "one"))
+    found = other.get(config_map("a"))
+    assert found is not None
+    assert json.loads(found.value)["data"] == {"x": "hidden"}
+    assert not store.is_stale(config_map("a"))
+    assert other.is_stale(config_map("a")), "its first key is another one"
+    await other.change_encryption(encryption("one", first="identity"))
+    assert other.is_stale(config_map("a"))
+    await other.update(config_map("a"), value("a", x="hidden"), Facts(), expected=found.revision)
+    assert json.loads(stores.get("/configmaps/default/a"))["data"] == {"x": "hidden"}
+    await store.create(config_map("b"), value("b"), Facts())
+    with pytest.raises(StoreBroken, match="configmaps/default/b"):
+        await store.change_encryption(encryption("three"))
+
+
+async def test_servers_know_who_is_alive(stores: Stores) -> None:
+    one, other = await stores.open(), await stores.open()
+    await one.servers.renew("10.0.0.1", 15)
+    await other.servers.renew("10.0.0.2", 1)
+    assert await one.servers.alive() == {"10.0.0.1", "10.0.0.2"}
+    assert json.loads(stores.get("/masterleases/10.0.0.1"))["subsets"] == [{"addresses": [{"ip": "10.0.0.1"}]}]
+    deadline = time.monotonic() + DEADLINE
+    while await one.servers.alive() != {"10.0.0.1"}:  # the other one has not renewed its lease
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.05)
+    await other.servers.renew("10.0.0.2", 15)
+    assert await one.servers.alive() == {"10.0.0.1", "10.0.0.2"}
+    await one.servers.remove("10.0.0.1")
+    assert await other.servers.alive() == {"10.0.0.2"}
+
+
+async def test_a_restarted_etcd_is_followed_from_where_it_was(stores: Stores, etcd: EtcdCluster) -> None:
+    store = await stores.open()
+    await put(store, "a")
+    watch = store.watch("configmaps", since=store.revision)
+    [member] = etcd.members
+    member.kill()
+    etcd.start()
+    await store.catch_up()
+    await put(store, "b")
+    stores.put("/configmaps/default/c", json.dumps(value("c")))
+    assert [change.record.key.name for change in await take(watch, 2)] == ["b", "c"]
+    deadline = time.monotonic() + DEADLINE
+    while store.failure is not None:
+        assert time.monotonic() < deadline, store.failure
+        await asyncio.sleep(0.05)
+
+
+async def test_watchers_live_through_a_compaction_that_their_server_has_missed(
+    stores: Stores, etcd: EtcdCluster
+) -> None:
+    """The connection of the server is cut while others write and compact, so that it has to read everything again."""
+    writer = await stores.open()
+    kept, gone = await put(writer, "kept"), await put(writer, "gone")
+    with relays(etcd.members[0].port, 1) as [relay]:
+        cut = await stores.open(f"http://127.0.0.1:{relay.port}")
+        watch = cut.watch("configmaps", since=cut.revision)
+        relay.kill()
+        await writer.delete(config_map("gone"), expected=gone)
+        await writer.update(config_map("kept"), value("kept", n="2"), Facts(), expected=kept)
+        await put(writer, "new")
+        stores.etcdctl("compact", str(writer.revision))
+        relay.start()
+        changes = await take(watch, 3)
+    assert {(change.type, change.record.key.name) for change in changes} == {
+        ("DELETED", "gone"),
+        ("MODIFIED", "kept"),
+        ("ADDED", "new"),
+    }
+    revisions = [change.record.revision for change in changes]
+    assert revisions == sorted(revisions)
