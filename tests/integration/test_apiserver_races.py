@@ -132,6 +132,32 @@ async def test_concurrent_creates_never_exceed_a_quota_nor_write_it_apart(parts)
     assert (quota["status"]["used"], parts.registry.store.revision) == ({"configmaps": "20"}, before + 40)
 
 
+async def test_a_quota_is_counted_while_it_is_charged_all_the_time(parts):
+    """Deletes lower `used` although there is always a charge that is not durable yet."""
+    quotas, key = "/api/v1/namespaces/default/resourcequotas", Key("resourcequotas", "default", "q")
+    store, statuses, ended = parts.registry.store, [], asyncio.Event()
+    await call(parts, "POST", quotas, {"metadata": {"name": "q"}, "spec": {"hard": {"configmaps": "100k"}}})
+    await call(parts, "POST", CONFIG_MAPS, {"metadata": {"name": "gone"}})
+    await parts.quota_usage.count_namespace("default")
+
+    async def keep_creating() -> None:
+        while not ended.is_set() and len(statuses) < 900:
+            status, _ = await call(parts, "POST", CONFIG_MAPS, {"metadata": {"generateName": "c"}})
+            statuses.append(status)
+
+    creating = [asyncio.create_task(keep_creating()) for _ in range(8)]
+    await call(parts, "DELETE", f"{CONFIG_MAPS}/gone", {})
+    while store.latest(key) is store.get(key):  # noqa: ASYNC110 - a look at each turn of the loop
+        await asyncio.sleep(0)
+    is_counted = await parts.quota_usage.count_namespace("default")
+    ended.set()
+    await asyncio.gather(*creating)
+    assert is_counted
+    _, quota = await call(parts, "GET", f"{quotas}/q", {})
+    assert set(statuses) == {201}
+    assert quota["status"]["used"] == {"configmaps": str(len(statuses))}
+
+
 async def test_a_quota_that_is_counted_again_has_admitted_objects(parts):
     """The objects include those whose admission is written, but not durable yet."""
     quotas, key = "/api/v1/namespaces/default/resourcequotas", Key("resourcequotas", "default", "q")

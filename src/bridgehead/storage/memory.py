@@ -55,6 +55,9 @@ class MemoryStore:
     ) -> list[Record]:
         return self._state.list(resource, namespace, limit, after)
 
+    def list_latest(self, resource: str, namespace: str) -> Sequence[Record]:
+        return self._state.list(resource, namespace)
+
     def count(self, resource: str) -> int:
         return self._state.count(resource)
 

@@ -16,7 +16,7 @@ import contextlib
 import logging
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -271,6 +271,10 @@ class SqliteStore(MemoryStore):
     def latest(self, key: Key) -> Record | None:
         newest = self._next or self._running
         return self._state.get(key) if newest is None else newest.batch.get(key)
+
+    def list_latest(self, resource: str, namespace: str) -> Sequence[Record]:
+        newest = self._next or self._running
+        return super().list_latest(resource, namespace) if newest is None else newest.batch.list(resource, namespace)
 
     def is_claimed(self, claim: str) -> bool:
         newest = self._next or self._running

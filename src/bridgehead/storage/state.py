@@ -172,6 +172,16 @@ class Batch:
             return self._records[key]
         return self._state.get(key) if self._before is None else self._before.get(key)
 
+    def list(self, resource: str, namespace: str) -> list[Record]:
+        """Return a namespace's objects as they are after this batch, in any order."""
+        below: Batch | State = self._before or self._state
+        records = below.list(resource, namespace)
+        changed = [key for key in self._records if key.resource == resource and key.namespace == namespace]
+        if not changed:
+            return records
+        written = [record for key in changed if (record := self._records[key]) is not None]
+        return [record for record in records if record.key not in self._records] + written
+
     def holder(self, claim: str) -> Key | None:
         """Return the key of the object that holds a claim after this batch."""
         if claim in self._claims:

@@ -76,6 +76,14 @@ class Store(Protocol):
         """Return records ordered by (namespace, name), at most `limit` (0: all), after the name `after`."""
         ...
 
+    def list_latest(self, resource: str, namespace: str) -> Sequence[Record]:
+        """Return the newest states of a namespace's objects in any order, for a write that depends on them.
+
+        They are of one state with what `latest` returns, if nothing is awaited in between, and as `latest` not for
+        clients.
+        """
+        ...
+
     def count(self, resource: str) -> int:
         """Return the number of records of a resource."""
         ...

@@ -318,19 +318,27 @@ async def test_writes_can_follow_a_write_that_is_not_durable(store: Store) -> No
     await asyncio.sleep(0)
     latest = store.latest(pod("a"))
     assert latest is not None
+    assert store.list_latest("pods", "default") == [latest]
     assert store.is_claimed("ip/1")
     updated = asyncio.create_task(store.update(pod("a"), value("a", n=1), Facts(), expected=latest.revision))
     await asyncio.sleep(0)
     newest = store.latest(pod("a"))
     assert newest is not None
+    other = asyncio.create_task(put(store, "b"))
+    await asyncio.sleep(0)
+    assert sorted(record.key.name for record in store.list_latest("pods", "default")) == ["a", "b"]
+    assert newest in store.list_latest("pods", "default")
+    assert not store.list_latest("pods", "x")
+    assert not store.list_latest("services", "default")
     assert not store.is_claimed("ip/1")
     await store.settle()
     assert store.get(pod("a")) == newest == await updated
-    assert (await first, newest.revision) == (1, 2)
+    assert (await first, newest.revision, await other) == (1, 2, 3)
     deleted = asyncio.create_task(store.delete(pod("a"), expected=2))
     await asyncio.sleep(0)
     assert store.latest(pod("a")) is None
-    assert (await deleted).revision == 3
+    assert [record.key.name for record in store.list_latest("pods", "default")] == ["b"]
+    assert (await deleted).revision == 4
 
 
 async def test_a_cancelled_writer_does_not_cancel_others(store: Store) -> None:

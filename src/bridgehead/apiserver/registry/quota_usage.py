@@ -31,8 +31,7 @@ log = logging.getLogger(__name__)
 
 _WRITER = Writer("kube-controller-manager", subresource="status")
 _RETRY_SECONDS = 1.0
-# After this many counts that charges overtook, and this time, the namespace is counted again. Until then `used` is too
-# large, never too small; a full quota is not charged, and so is counted at once.
+# After this many counts that other servers' charges overtook, and this time, the namespace is counted again.
 _ATTEMPTS = 3
 _OVERTAKEN_SECONDS = 0.1
 
@@ -170,11 +169,11 @@ class QuotaUsage:
 
     async def _count_quota(self, key: Key) -> bool:
         for _ in range(_ATTEMPTS):
-            record = self._store.get(key)
+            # No `await` between the quota and its objects, which are of one state of the store.
+            record = self._store.latest(key)
             if record is None:
                 return True
             quota = _decode(record.value)
-            # No `await` between the quota and its objects, which are of one state of the store.
             status = self._counted_status(quota)
             if status == quota.get("status") or await self._write_status(record, status):
                 return True
@@ -184,7 +183,7 @@ class QuotaUsage:
     def _counted_status(self, quota: JsonObject) -> JsonObject:
         namespace = quota["metadata"]["namespace"]
         objects = {
-            resource: (_decode(record.value) for record in self._store.list(resource, namespace))
+            resource: (_decode(record.value) for record in self._store.list_latest(resource, namespace))
             for resource in counted_resources(quota)
             if self._registry.table.versions(resource)
         }
