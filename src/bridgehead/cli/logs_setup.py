@@ -18,7 +18,7 @@ def configure(verbosity: int = 0) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     _set_level(root, logging.DEBUG if verbosity else logging.INFO)
-    for chatty in ("asyncio", "aiohttp", "uvicorn"):
+    for chatty in ("asyncio", "aiohttp", "uvicorn", "grpc"):
         _set_level(logging.getLogger(chatty), logging.WARNING)
 
 

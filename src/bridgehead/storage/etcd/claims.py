@@ -1,8 +1,8 @@
 """Claims in etcd: names that one object holds, each an entry below the store's own prefix.
 
 The entry's value is the etcd key of the object that holds the claim. It is taken and released in the transaction of
-that object's write. Objects say what they hold, so entries can be rebuilt at any time: those of objects that another
-program wrote are missing, and those whose object is gone are stale. `repair` makes them agree.
+that object's write. Objects contain what they hold, so entries can be rebuilt at any time: those of objects that
+another program wrote are missing, and those whose object is gone are stale. `repair` makes them agree.
 Source of the idea: the repair loops of Kubernetes' allocators (pkg/registry/core/service/portallocator/controller).
 """
 

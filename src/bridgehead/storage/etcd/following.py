@@ -1,4 +1,4 @@
-"""What etcd has below a prefix: read once, then followed by one watch that begins again after every failure.
+"""The content of etcd below a prefix: read once, then followed by one watch that begins again after every failure.
 
 It is read as of an earlier revision, and the changes since then are replayed. A server that has just started thus knows
 nearly the same history as one that has run for a while, and clients go on with their watches.
@@ -37,7 +37,7 @@ class Entry(NamedTuple):
 
 
 class Observer(Protocol):
-    """The store that follows. What it is given becomes visible at once."""
+    """The store that follows. Its changes become visible at once."""
 
     @property
     def revision(self) -> int: ...
@@ -103,7 +103,7 @@ class Follower:
                 yield Entry(kv.key, kv.value, kv.mod_revision)
 
     async def _oldest_after(self, revision: int) -> int:
-        """Return the oldest revision that etcd still has. It is told to watches only."""
+        """Return the oldest revision that etcd still has. Only watches get it."""
         watch = await self._client.watch(self._prefix, prefix_end(self._prefix), start_revision=revision)
         try:
             await anext(watch)

@@ -3,7 +3,7 @@
 Such a read learns etcd's revision by one read that a majority of the members confirms, and waits until the watch has
 shown everything up to it. Reads that come at the same time share both.
 
-The newest revision may be that of a key outside the watched prefix. The watch then says by a progress notification how
+The newest revision may be that of a key outside the watched prefix. The watch then reports by a progress notification how
 far it is, as in Kubernetes' watch cache. Older releases of etcd may send such a notification before earlier changes
 (`client.versions`). There, a write below the prefix is made instead: the watch shows it after everything before it.
 
@@ -62,7 +62,7 @@ class Freshness:
         await self.wait_for(await asyncio.shield(self._next))
 
     async def _read_revision(self) -> int:
-        """Read etcd's revision when the read before this one has ended. Nobody joins any more from then on."""
+        """Read etcd's revision when the read before this one has ended. From then on, no reader joins it."""
         if self._running is not None:
             await asyncio.wait([self._running])
         self._running, self._next = self._next, None
