@@ -258,8 +258,8 @@ async def test_watchers_of_all_servers_see_every_change_once_and_in_order(stores
 
     await asyncio.gather(*(write(number) for number in range(60)))
     seen = [await take(watch, 180) for watch in watches]
-    told = [[(c.type, c.record.key, c.record.revision, c.record.value) for c in changes] for changes in seen]
-    assert told[0] == told[1] == told[2]
+    events = [[(c.type, c.record.key, c.record.revision, c.record.value) for c in changes] for changes in seen]
+    assert events[0] == events[1] == events[2]
     revisions = [change.record.revision for change in seen[0]]
     assert revisions == sorted(set(revisions))
     for changes in seen:

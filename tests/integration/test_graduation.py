@@ -144,7 +144,7 @@ pytestmark = pytest.mark.skipif(bool(why_missing()), reason=f"kube-apiserver: {w
 
 
 @dataclass
-class Place:
+class World:
     """One etcd, and the files with which a server of either kind is started on it."""
 
     directory: Path
@@ -202,19 +202,19 @@ class Server:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     directory = tmp_path_factory.mktemp("graduation")
     write_files(directory)
     with EtcdCluster(directory).running() as etcd:
-        yield Place(directory, etcd)
+        yield World(directory, etcd)
 
 
 def identity(obj: dict[str, Any]) -> tuple[str, str]:
     return obj["metadata"]["uid"], obj["metadata"]["resourceVersion"]
 
 
-def test_a_cluster_passes_to_kube_apiserver_and_back(place: Place) -> None:
-    with place.ours() as ours:
+def test_a_cluster_passes_to_kube_apiserver_and_back(world: World) -> None:
+    with world.ours() as ours:
         ours.kubectl("apply", "-f", "-", stdin=MANIFEST)
         ours.kubectl("wait", "--for=condition=Established", "crd/widgets.example.com", "--timeout=60s")
         ours.kubectl("apply", "-f", "-", stdin=WIDGET)
@@ -222,7 +222,7 @@ def test_a_cluster_passes_to_kube_apiserver_and_back(place: Place) -> None:
         service = before["Service", "shop", "web"]["spec"]
         left = ours.revision()
 
-    with place.kube_apiserver() as theirs:
+    with world.kube_apiserver() as theirs:
         theirs.kubectl("wait", "--for=condition=Established", "crd/widgets.example.com", "--timeout=60s")
         found = theirs.objects()
         for key, obj in before.items():
@@ -243,7 +243,7 @@ def test_a_cluster_passes_to_kube_apiserver_and_back(place: Place) -> None:
         theirs.kubectl("patch", "widget", "small", "-n", "shop", "--type=merge", "-p", '{"spec":{"size":4}}')
         found = theirs.objects()
 
-    with place.ours() as ours:
+    with world.ours() as ours:
         again = ours.objects()
         assert again.keys() >= found.keys()
         for key, obj in found.items():
@@ -264,11 +264,11 @@ def test_a_cluster_passes_to_kube_apiserver_and_back(place: Place) -> None:
         ours.kubectl("create", "service", "nodeport", "next", "-n", "shop", "--tcp=80", f"--node-port={port}")
 
 
-def test_what_is_written_as_protobuf_passes_as_well(place: Place) -> None:
-    with place.ours("application/vnd.kubernetes.protobuf") as ours:
+def test_what_is_written_as_protobuf_passes_as_well(world: World) -> None:
+    with world.ours("application/vnd.kubernetes.protobuf") as ours:
         ours.kubectl("apply", "-f", "-", stdin=MANIFEST.replace("shop", "second"))
         before = {key: obj for key, obj in ours.objects().items() if key[1] == "second"}
-    with place.kube_apiserver() as theirs:
+    with world.kube_apiserver() as theirs:
         found = theirs.objects()
     assert {key: identity(found[key]) for key in before} == {key: identity(obj) for key, obj in before.items()}
     for key in (("Pod", "second", "web"), ("Deployment", "second", "web"), ("Service", "second", "web")):
