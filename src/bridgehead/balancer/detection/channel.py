@@ -1,7 +1,8 @@
 """Messages between a speaker and its detector: JSON objects, and beats without content, over a pair of sockets.
 
-Each side sends a beat in each `BEAT_SECONDS`, so that the other side notices when it does not run. The detector's beats contain whether it is idle, because no address depends on it; beats then follow each other in `IDLE_BEAT_SECONDS`, in both
-directions.
+Each side sends a beat in each `BEAT_SECONDS`, so that the other side notices when it does not run. The detector's beats
+contain whether it is idle, because no address depends on it; beats then follow each other in `IDLE_BEAT_SECONDS`, in
+both directions.
 
 A packet is a beat, or a part of a message: the kernel bounds a packet by the socket's buffer (net.core.wmem_max), which
 a message with the addresses of some thousand nodes may exceed.
