@@ -23,6 +23,7 @@ MODULES = {
     "dns": "DNS",
     "barrier": "The barrier before SIGTERM",
     "api": "",
+    "stores": "",
     "storage": "Storage",
     "etcd_clients": "",
     "addresses": "Load-balancer addresses",

@@ -13,7 +13,7 @@ import ssl
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -102,19 +102,19 @@ def _kube_apiserver() -> Iterator[Measured]:
 
 def _measure(measured: Measured) -> Rows:
     server, slices = measured.server, objects.slices(measured.slices)
-    rows: Rows = {"memory after the start": _memory(measured)}
+    rows: Rows = {"memory after the start": memory_of(measured.pids)}
 
     def writes(what: str, requests: list[bytes]) -> None:
         log(f"writing {len(requests):,} {what}")
-        before = _processor_seconds(measured)
-        text = run_load(server.port, server.context("admin"), requests, connections=CONNECTIONS).text()
-        each = 1e6 * (_processor_seconds(measured) - before) / len(requests)
+        before = processor_seconds(measured.pids)
+        text = run_load([server.port], server.context("admin"), requests, connections=CONNECTIONS).text()
+        each = 1e6 * (processor_seconds(measured.pids) - before) / len(requests)
         rows[f"{len(requests):,} writes of {what}, {CONNECTIONS} connections"] = f"{text}, {each:.0f} µs of processor"
 
     writes("Services", objects.creates(objects.SERVICES, objects.service, OBJECTS))
     small = partial(objects.small_slice, measured.slices)
     writes("EndpointSlices of 10 endpoints", objects.creates(slices, small, OBJECTS))
-    rows[f"memory with {OBJECTS:,} Services and {OBJECTS:,} EndpointSlices"] = _memory(measured)
+    rows[f"memory with {OBJECTS:,} Services and {OBJECTS:,} EndpointSlices"] = memory_of(measured.pids)
     for form in ("application/json", PROTOBUF):
         rows[f"list of {OBJECTS:,} Services, {form}"] = _list(server, objects.SERVICES, form)
     rows[f"list of {OBJECTS:,} EndpointSlices"] = _list(server, slices, "application/json")
@@ -132,25 +132,26 @@ def _measure(measured: Measured) -> Rows:
     return rows | _deliveries(measured)
 
 
-def _processor_seconds(measured: Measured) -> float:
-    """Return what the processes have used so far."""
+def processor_seconds(pids: Sequence[int]) -> float:
+    """Return what processes have used so far."""
     seconds = 0.0
-    for pid in measured.pids:
+    for pid in pids:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         seconds += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
     return seconds
 
 
-def _memory(measured: Measured) -> str:
+def memory_of(pids: Sequence[int]) -> str:
+    """Return the memory of processes (PSS)."""
     kibibytes = 0
-    for pid in measured.pids:
+    for pid in pids:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
         kibibytes += next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
     return f"{kibibytes / 1024:.0f} MiB"
 
 
 def _load(server: Server, requests: list[bytes]) -> None:
-    load = run_load(server.port, server.context("admin"), requests, connections=1)
+    load = run_load([server.port], server.context("admin"), requests, connections=1)
     if load.refused:
         raise RuntimeError(f"a request was refused: {load.refused}")
 
@@ -174,7 +175,7 @@ def _list(server: Server, path: str, form: str) -> str:
 def _wait_served(server: Server) -> None:
     deadline = time.monotonic() + 30
     while True:
-        load = run_load(server.port, server.context("admin"), [encode_request("GET", objects.WIDGETS)], connections=1)
+        load = run_load([server.port], server.context("admin"), [encode_request("GET", objects.WIDGETS)], connections=1)
         if not load.refused:
             return
         if time.monotonic() > deadline:
@@ -200,9 +201,9 @@ def _deliveries(measured: Measured) -> Rows:
     for what, path, write in changed:
         log(f"{WATCHERS:,} watchers of {what}")
         # The watch starts at the current revision: initial events would be 1 GiB, whose end would be measured, too.
-        selector = f"?watch=1&labelSelector=bench%3Dbig&resourceVersion={_revision(server, path)}"
+        selector = f"?watch=1&labelSelector=bench%3Dbig&resourceVersion={revision_of(server, path)}"
         delivery = run_watchers(
-            server.port,
+            [server.port],
             server.context("admin"),
             path + selector,
             watchers=WATCHERS,
@@ -214,7 +215,7 @@ def _deliveries(measured: Measured) -> Rows:
     return rows
 
 
-def _revision(server: Server, path: str) -> str:
+def revision_of(server: Server, path: str) -> str:
     """Return the resourceVersion of a list now."""
     version: str = msgspec.json.decode(server.read(f"{path}?limit=1", user="admin"))["metadata"]["resourceVersion"]
     return version

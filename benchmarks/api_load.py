@@ -9,8 +9,9 @@ import asyncio
 import ssl
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import cycle, islice
 from typing import cast
 
 import uvloop
@@ -95,15 +96,18 @@ class _Connection(asyncio.Protocol):
             self._is_done.set_exception(exc or ConnectionError("the server closed the connection"))
 
 
-def run_load(port: int, context: ssl.SSLContext, requests: list[bytes], *, connections: int) -> Load:
-    """Send all requests. Raises OSError when a connection fails. The connections are open before the clock starts."""
-    return uvloop.run(_run_load(port, context, requests, connections))
+def run_load(ports: Sequence[int], context: ssl.SSLContext, requests: list[bytes], *, connections: int) -> Load:
+    """Send all requests, over connections to the servers at `ports` in turn.
+
+    The connections are open before the clock starts. Raises OSError when one fails.
+    """
+    return uvloop.run(_run_load(ports, context, requests, connections))
 
 
-async def _run_load(port: int, context: ssl.SSLContext, requests: list[bytes], connections: int) -> Load:
+async def _run_load(ports: Sequence[int], context: ssl.SSLContext, requests: list[bytes], connections: int) -> Load:
     load, loop, queue = Load(), asyncio.get_running_loop(), iter(requests)
     ends, open_ones = [], []
-    for _ in range(connections):
+    for port in islice(cycle(ports), connections):
         end: asyncio.Future[None] = loop.create_future()
 
         def protocol(end: asyncio.Future[None] = end) -> _Connection:
@@ -161,18 +165,18 @@ class Delivery:
 
 
 def run_watchers(
-    port: int, context: ssl.SSLContext, path: str, *, watchers: int, write: bytes, marker: bytes
+    ports: Sequence[int], context: ssl.SSLContext, path: str, *, watchers: int, write: bytes, marker: bytes
 ) -> Delivery:
     """Open watches of `path`, send the request `write`, and wait until all watchers have got `marker`."""
-    return uvloop.run(_run_watchers(port, context, path, watchers, write, marker))
+    return uvloop.run(_run_watchers(ports, context, path, watchers, write, marker))
 
 
 async def _run_watchers(
-    port: int, context: ssl.SSLContext, path: str, watchers: int, write: bytes, marker: bytes
+    ports: Sequence[int], context: ssl.SSLContext, path: str, watchers: int, write: bytes, marker: bytes
 ) -> Delivery:
     loop, request = asyncio.get_running_loop(), encode_request("GET", path)
     everyone = []
-    for _ in range(watchers):
+    for port in islice(cycle(ports), watchers):
         is_open: asyncio.Future[None] = loop.create_future()
 
         def protocol(is_open: asyncio.Future[None] = is_open) -> _Watcher:
@@ -193,7 +197,7 @@ async def _run_watchers(
     for _, watcher in everyone:
         watcher.marker, watcher.on_marker = marker, count
     began = time.perf_counter()
-    answer = await _run_load(port, context, [write], 1)
+    answer = await _run_load(ports[:1], context, [write], 1)
     if answer.refused:
         raise RuntimeError(f"the write was refused: {answer.refused}")
     async with asyncio.timeout(300):

@@ -141,7 +141,8 @@ class EtcdCluster:
 
     `directory` gets certificates: with `tls`, `ca.crt`, `etcd.crt` of the members and `client.crt` of clients, which
     must have one (and `expired.crt`, of a client as well).
-    `options` are further ones of `etcd`, such as {"quota-backend-bytes": 2**24}.
+    `options` are further ones of `etcd`, such as {"quota-backend-bytes": 2**24}. `data` is where its files are; None:
+    in memory if there is room.
     """
 
     directory: Path
@@ -149,11 +150,12 @@ class EtcdCluster:
     tls: bool = False
     options: dict[str, object] = field(default_factory=dict)
     certificate_until: datetime.datetime | None = None  # the end of the members' certificate; None: tomorrow
+    data: Path | None = None
     members: list[EtcdMember] = field(default_factory=list)
     _data: Path = field(default_factory=Path)
 
     def __post_init__(self) -> None:
-        self._data = Path(tempfile.mkdtemp(prefix="etcd-", dir=_fast_directory(self.directory)))
+        self._data = Path(tempfile.mkdtemp(prefix="etcd-", dir=self.data or _fast_directory(self.directory)))
         scheme = "https" if self.tls else "http"
         self.members = [EtcdMember(f"etcd{number}", self._data, scheme) for number in range(self.size)]
         if self.tls:

@@ -3,8 +3,8 @@
 Such a read learns etcd's revision by one read that a majority of the members confirms, and waits until the watch has
 shown everything up to it. Reads that come at the same time share both.
 
-The newest revision may be that of a key outside the watched prefix. The watch then reports by a progress notification how
-far it is, as in Kubernetes' watch cache. Older releases of etcd may send such a notification before earlier changes
+The newest revision may be that of a key outside the watched prefix. The watch then reports by a progress notification
+how far it is, as in Kubernetes' watch cache. Older releases of etcd may send such a notification before earlier changes
 (`client.versions`). There, a write below the prefix is made instead: the watch shows it after everything before it.
 
 Source: apiserver/pkg/storage/cacher/cacher.go (`waitUntilFreshAndGetList`), progress (`ConditionalProgressRequester`).
