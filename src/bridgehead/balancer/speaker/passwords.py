@@ -21,8 +21,8 @@ async def read_password(client: ApiClient, namespace: str, name: str) -> str:
         raise LookupError(f"Secret {namespace}/{name} with the password does not exist") from None
     except Forbidden:  # the Role went with a namespace that was deleted (decision 49)
         raise LookupError(
-            f"this speaker may not read Secret {namespace}/{name} with the password: apply balancer-rbac.yaml again"
-            " (a lab: down and up)"
+            f"this speaker may not read Secret {namespace}/{name} with the password: its Role is gone; upgrade the"
+            " chart's release (a lab: down and up)"
         ) from None
     except ClientError as error:
         raise LookupError(f"cannot read Secret {namespace}/{name} with the password: {error}") from error

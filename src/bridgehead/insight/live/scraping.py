@@ -14,7 +14,7 @@ from urllib.parse import quote
 from bridgehead.client import ApiClient
 from bridgehead.client.errors import ApiError, ClientError
 from bridgehead.client.port_forward import get_by_port_forward
-from bridgehead.insight.facts.system_objects import DNS_LABEL, PROXY_LABEL
+from bridgehead.insight.facts.system_objects import APP_LABEL, DNS_APPS, PROXY_APPS
 from bridgehead.insight.findings import printable
 from bridgehead.objects.core import Pod
 
@@ -138,12 +138,12 @@ class Scraper:
     def _wanted(self, table: Table) -> dict[str, Target]:
         if table is Table.API:
             return {"": Target("", API_RULES, None)}
-        label, rules, port = (
-            (DNS_LABEL, DNS_RULES, _DNS_PORT) if table is Table.DNS else (PROXY_LABEL, PROXY_RULES, _PROXY_PORT)
+        apps, rules, port = (
+            (DNS_APPS, DNS_RULES, _DNS_PORT) if table is Table.DNS else (PROXY_APPS, PROXY_RULES, _PROXY_PORT)
         )
         found = {}
         for pod in self._pods():
-            if pod.metadata.labels.get(label[0]) == label[1] and pod.status.phase == "Running":
+            if pod.metadata.labels.get(APP_LABEL) in apps and pod.status.phase == "Running":
                 key = str(pod.key) if table is Table.DNS else pod.spec.node_name
                 found[key] = Target(key, rules, pod, port)
         return {key: found[key] for key in sorted(found)[:_MOST_TARGETS]}

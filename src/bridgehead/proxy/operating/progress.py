@@ -117,8 +117,8 @@ class ProgressPublisher:
         try:
             await self._write(self._versions)
         except Forbidden as error:
-            needed = "examples/real-cluster/proxy-progress-rbac.yaml"
-            self._failed(f"{error}; no client can wait for this node's proxy (see {needed})")
+            needed = "a Role with create and patch for leases in kube-system, as the chart has it"
+            self._failed(f"{error}; no client can wait for this node's proxy without {needed}")
             return FORBIDDEN_SECONDS
         except ClientError as error:
             self._failed(str(error))

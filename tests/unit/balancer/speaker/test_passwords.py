@@ -45,8 +45,8 @@ async def test_a_password() -> None:
         (status(404, "NotFound"), "Secret metallb-system/router with the password does not exist"),
         (
             status(403, "Forbidden"),
-            "this speaker may not read Secret metallb-system/router with the password: apply balancer-rbac.yaml again"
-            " (a lab: down and up)",
+            "this speaker may not read Secret metallb-system/router with the password: its Role is gone; upgrade the"
+            " chart's release (a lab: down and up)",
         ),
         (Unreachable("no answer"), "cannot read Secret metallb-system/router with the password: no answer"),
         (
