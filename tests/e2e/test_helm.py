@@ -9,95 +9,21 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
 from bridgehead.balancer.definitions.install import load_definitions
-from tests import tools
 
-from .conftest import Lab, Namespace, eventually, run
+from .conftest import Lab, Namespace, eventually
+from .helm_release import WAIT, Release
 
-# scripts/install-helm puts it beside Python.
-PROGRAM_PATH = os.pathsep.join((os.environ["PATH"], os.path.dirname(sys.executable)))
 BALANCER_KINDS = "ipaddresspools,l2advertisements"
 CHARTS = Path(__file__).parent / "charts"
-WAIT = ("--wait", "--timeout", "100s")
-
-
-class Release:
-    """A release of one of the charts."""
-
-    def __init__(self, lab: Lab, namespace: str, name: str, chart: Path, home: Path) -> None:
-        self.lab, self.namespace, self.name, self.chart = lab, namespace, name, chart
-        # Helm's caches are of this test alone.
-        self._env = {
-            **lab.env,
-            "HELM_CACHE_HOME": str(home),
-            "HELM_CONFIG_HOME": str(home),
-            "HELM_DATA_HOME": str(home),
-        }
-
-    def try_helm(self, verb: str, *options: str) -> subprocess.CompletedProcess[str]:
-        tools.require("helm", path=PROGRAM_PATH)
-        return run(
-            shutil.which("helm", path=PROGRAM_PATH), verb, *options, "--namespace", self.namespace, env=self._env
-        )
-
-    def helm(self, verb: str, *options: str) -> str:
-        result = self.try_helm(verb, *options)
-        assert result.returncode == 0, f"helm {verb}: {result.stdout}{result.stderr}"
-        return result.stdout
-
-    def install(self, *options: str) -> str:
-        return self.helm("install", self.name, str(self.chart), *(options or WAIT))
-
-    def upgrade(self, *values: str) -> str:
-        settings = [word for value in values for word in ("--set", value)]
-        return self.helm("upgrade", self.name, str(self.chart), *settings, *WAIT)
-
-    def rollback(self, revision: int) -> None:
-        self.helm("rollback", self.name, str(revision), *WAIT)
-
-    def manifest(self) -> str:
-        return self.helm("get", "manifest", self.name)
-
-    def history(self) -> list[tuple[int, str]]:
-        found = json.loads(self.helm("history", self.name, "--output", "json"))
-        return [(entry["revision"], entry["status"]) for entry in found]
-
-    def uninstall(self) -> None:
-        """Uninstall, and check that no object of the release is left, except for those that it keeps."""
-        manifest = self.manifest()
-        self.helm("uninstall", self.name, *WAIT)
-        documents = [document for document in yaml.safe_load_all(manifest) if document]
-        objects = [obj for document in documents for obj in document.get("items", [document])]
-        gone = [obj for obj in objects if not is_kept(obj)]
-        text = json.dumps({"apiVersion": "v1", "kind": "List", "items": gone})
-        left = self.lab.kubectl("-n", self.namespace, "get", "--ignore-not-found", "-o", "name", "-f", "-", stdin=text)
-        assert (left.stdout, left.returncode) == ("", 0), left.stderr
-
-    def get(self, resource: str, name: str, path: str) -> str:
-        """Return a field of an object, "" if it does not exist."""
-        result = self.lab.kubectl(
-            "-n", self.namespace, "get", resource, name, "--ignore-not-found", "-o", f"jsonpath={{{path}}}"
-        )
-        assert result.returncode == 0, result.stderr
-        return result.stdout
-
-
-def is_kept(obj: dict[str, Any]) -> bool:
-    """Whether an object stays, or comes back: the lab's balancer makes MetalLB's definitions anew."""
-    meta = obj["metadata"]
-    keeps = (meta.get("annotations") or {}).get("helm.sh/resource-policy") == "keep"
-    return keeps or (obj["kind"] == "CustomResourceDefinition" and meta["name"].endswith(".metallb.io"))
 
 
 @pytest.fixture

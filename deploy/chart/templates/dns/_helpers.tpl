@@ -28,6 +28,17 @@
 {{- $ports | uniq | toJson -}}
 {{- end -}}
 
+{{/* The name of a port, as in kubeadm's manifest: Services such as kube-dns may lead to it by name. Arguments: port,
+protocol. */}}
+{{- define "bridgehead.dnsPortName" -}}
+{{- $isTcp := eq (index . 1) "TCP" -}}
+{{- if eq (int (index . 0)) 53 -}}
+{{ $isTcp | ternary "dns-tcp" "dns" }}
+{{- else -}}
+{{ $isTcp | ternary "tcp" "udp" }}-{{ index . 0 }}
+{{- end -}}
+{{- end -}}
+
 {{- define "bridgehead.dnsServiceName" -}}
 {{ default (include "bridgehead.partName" (list . "dns")) .Values.dns.service.name }}
 {{- end -}}
