@@ -28,7 +28,7 @@ VALUES = (
     *(f"{part}.enabled=true" for part in PARTS),
     *(f"{part}.image.repository=bridgehead/{image}" for part, image in IMAGES.items()),
 )
-# What an upgrade changes: the DNS goes behind the Service kube-dns with the Corefile that is there; another proxy mode.
+# Values of an upgrade: the DNS goes behind the Service kube-dns with the Corefile that is there; another proxy mode.
 CHANGED = (
     *("dns.k8sAppLabelOverride=kube-dns", "dns.service.enabled=false", "dns.deployment.skipConfig=true"),
     "proxy.config.mode=iptables",
@@ -218,6 +218,11 @@ def change(world: World) -> None:
 def remove(world: World) -> None:
     """Go back to the lab's own parts, and uninstall the release."""
     world.system.kubectl("scale", "deployment", "coredns", "--replicas=2")
+    world.lab.kubectl("label", "node", "node2", "bridgehead.io/proxy=cleanup", "--overwrite")
+    eventually(lambda: any(map(_is_ready, world.system.pods("app.kubernetes.io/component=proxy-cleanup"))))
+    assert world.proxies() == {"node1": "kube-proxy"}
+    assert "KUBE-SERVICES" not in world.lab.inside("iptables-save", node="node2").stdout
+    assert "bridgehead" not in world.lab.inside("nft", "list", "tables", node="node2").stdout
     world.lab.kubectl("label", "node", "node2", "bridgehead.io/proxy-")
     eventually(lambda: world.proxies() == {"node1": "kube-proxy", "node2": "kube-proxy"})
     world.lab.kubectl("delete", "-f", "-", stdin=POOL)

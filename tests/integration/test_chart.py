@@ -33,14 +33,14 @@ OTHERS = (
     *("speaker.ignoreExcludeLB=true", "prometheus.serviceAccount=p", "prometheus.namespace=monitoring"),
     *("imagePullSecrets[0].name=registry", "proxy.podAnnotations.a=b", "dns.labels.team=net"),
 )
-IN_THE_PLACE_OF_COREDNS = ("deployment.skipConfig=true", "k8sAppLabelOverride=kube-dns", "service.enabled=false")
+BESIDE_COREDNS = ("deployment.skipConfig=true", "k8sAppLabelOverride=kube-dns", "service.enabled=false")
 GIVEN_ACCOUNT = ("serviceAccount.create=false", "serviceAccount.name=mine")
 VALUES = {
     "monitoring": (*ALL, *MONITORING),
     "others": (*ALL, *OTHERS, "dns.hpa.enabled=true"),
     "what is there": (
         *("proxy.enabled=true", "proxy.existingConfigMap=kube-proxy", "dns.enabled=true", "rbac.create=false"),
-        *(f"dns.{setting}" for setting in (*IN_THE_PLACE_OF_COREDNS, *GIVEN_ACCOUNT)),
+        *(f"dns.{setting}" for setting in (*BESIDE_COREDNS, *GIVEN_ACCOUNT)),
         *(f"proxy.{setting}" for setting in GIVEN_ACCOUNT),
     ),
 }
@@ -48,8 +48,8 @@ KINDS_OF_THE_OPERATOR = ("PodMonitor", "ServiceMonitor", "PrometheusRule")
 
 
 def run_helm(verb: str, *arguments: object, settings: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
-    words = [word for setting in settings for word in ("--set", setting)]
-    command = (require_helm(), verb, *map(str, arguments), *words)
+    options = [option for setting in settings for option in ("--set", setting)]
+    command = (require_helm(), verb, *map(str, arguments), *options)
     return subprocess.run(command, capture_output=True, text=True, timeout=100)
 
 

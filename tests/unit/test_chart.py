@@ -17,7 +17,7 @@ PARTS = ("proxy", "dns", "controller", "speaker")
 
 
 def workload(part: str) -> dict[str, Any]:
-    (found,) = objects(part, kinds=WORKLOADS)
+    (found,) = (obj for obj in objects(part, kinds=WORKLOADS) if obj["metadata"]["name"] == f"bridgehead-{part}")
     return found
 
 

@@ -20,7 +20,6 @@ from bridgehead.objects.core import Node, Pod
 from bridgehead.objects.kinds import NODES, PODS
 from bridgehead.objects.meta import ObjectKey
 
-from .facts.system_objects import APP_LABEL, PROXY_APPS
 from .findings import printable
 from .forked_namespace import ForkedNamespace
 from .network_namespaces import MOST_BYTES, SECONDS, Completed, NetworkNamespace, NotEntered, OnlyPrograms
@@ -28,11 +27,12 @@ from .network_namespaces import MOST_BYTES, SECONDS, Completed, NetworkNamespace
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
 
-# Values of the label `APP_LABEL` of pods with the network of their node, the preferred one first: service proxies, the
+# Label of pods with the network of their node, and its values, the preferred one first: service proxies, the
 # load-balancer speaker, network plug-ins.
+_LABEL: Final = "k8s-app"
 _NODE_PODS: Final = (
-    *PROXY_APPS,
-    *("bridgehead-speaker", "calico-node", "cilium", "kube-router", "kindnet", "flannel"),
+    *("kube-proxy", "bridgehead-proxy", "bridgehead-speaker"),
+    *("calico-node", "cilium", "kube-router", "kindnet", "flannel"),
 )
 _NOT_FOUND: Final = 127
 # The texts of container runtimes for a program that the image lacks.
@@ -52,7 +52,7 @@ class RemoteNamespaces:
             with contextlib.suppress(Forbidden):  # pods, which are needed, may be readable all the same
                 if _is_this_machine(await self._client.get(NODES, name)):
                     return ForkedNamespace(f"node {name}")
-            labels, field = f"{APP_LABEL} in ({','.join(_NODE_PODS)})", f"spec.nodeName={name}"
+            labels, field = f"{_LABEL} in ({','.join(_NODE_PODS)})", f"spec.nodeName={name}"
             pods = (await self._client.list(PODS, label_selector=labels, field_selector=field)).items
         except NotFound:
             raise NotEntered(f"the cluster has no node {printable(name)!r}") from None
@@ -83,11 +83,11 @@ def find_node_pod(pods: Sequence[Pod]) -> Pod | None:
     known = [
         pod
         for pod in pods
-        if pod.metadata.labels.get(APP_LABEL) in _NODE_PODS and pod.spec.host_network and running_container(pod)
+        if pod.metadata.labels.get(_LABEL) in _NODE_PODS and pod.spec.host_network and running_container(pod)
     ]
     return min(
         known,
-        key=lambda pod: (pod.is_terminating, _NODE_PODS.index(pod.metadata.labels[APP_LABEL]), pod.metadata.name),
+        key=lambda pod: (pod.is_terminating, _NODE_PODS.index(pod.metadata.labels[_LABEL]), pod.metadata.name),
         default=None,
     )
 
@@ -95,7 +95,7 @@ def find_node_pod(pods: Sequence[Pod]) -> Pod | None:
 def _why_no_pod(pods: Sequence[Pod]) -> str:
     """Return why no pod shows the network of the node that has these pods."""
     for pod in pods:
-        if pod.metadata.labels.get(APP_LABEL) in _NODE_PODS and pod.spec.host_network:
+        if pod.metadata.labels.get(_LABEL) in _NODE_PODS and pod.spec.host_network:
             waiting = [status.state.waiting.reason for status in pod.status.container_statuses if status.state.waiting]
             reason = f" ({waiting[0]})" if waiting and waiting[0] else ""
             return printable(f"no container of its pod {pod.key} runs{reason}")
