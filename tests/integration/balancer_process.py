@@ -1,6 +1,6 @@
 """`bridgehead apiserver` and `bridgehead balancer` as processes, for tests with kubectl.
 
-The controller has the rights of `examples/real-cluster/balancer-rbac.yaml`, and no others.
+The controller has the rights that the chart gives, and no others.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.chart import RIGHTS, objects
+
 from .api_world import DEADLINE, free_ports
 from .apiserver_process import ServerProcess, write_files
 
-RIGHTS = Path(__file__).parents[2] / "examples/real-cluster/balancer-rbac.yaml"
 METALLB = "/apis/metallb.io/v1beta1/namespaces/metallb-system"
 EIPS = "/apis/network.kubesphere.io/v1alpha2/eips"
 
@@ -37,8 +38,9 @@ class BalancerProcess:
 
     def _write_controllers_kubeconfig(self) -> None:
         """Write a copy of the kubeconfig whose user is the controller's service account."""
-        self.kubectl("apply", "-f", str(RIGHTS))
-        (token,) = self.kubectl("-n", "kube-system", "create", "token", "bridgehead-balancer", "--duration=24h")
+        found = objects("definitions", "controller", "speaker", kinds=RIGHTS)
+        self.kubectl("apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": found}))
+        (token,) = self.kubectl("-n", "kube-system", "create", "token", "bridgehead-controller", "--duration=24h")
         lines = (self.server.directory / "kubeconfig").read_text().splitlines()
         kept = [line for line in lines if not line.startswith("users:")]
         assert len(kept) == len(lines) - 1
