@@ -222,7 +222,7 @@ def remove(world: World) -> None:
     eventually(lambda: any(map(_is_ready, world.system.pods("app.kubernetes.io/component=proxy-cleanup"))))
     assert world.proxies() == {"node1": "kube-proxy"}
     assert "KUBE-SERVICES" not in world.lab.inside("iptables-save", node="node2").stdout
-    assert "bridgehead" not in world.lab.inside("nft", "list", "tables", node="node2").stdout
+    assert "table ip bridgehead" not in world.lab.inside("nft", "list", "tables", node="node2").stdout.splitlines()
     world.lab.kubectl("label", "node", "node2", "bridgehead.io/proxy-")
     eventually(lambda: world.proxies() == {"node1": "kube-proxy", "node2": "kube-proxy"})
     world.lab.kubectl("delete", "-f", "-", stdin=POOL)
