@@ -32,7 +32,7 @@ from .facts.cluster_state import ClusterState
 from .facts.network_state import NetworkState
 from .facts.system_objects import SYSTEM, is_proxy_pod
 
-_CONFIG_MAP = ObjectKey(SYSTEM, "kube-proxy")
+_KUBE_PROXY = "kube-proxy"  # kubeadm's ConfigMap
 _CONFIG_KEY = "config.conf"  # kubeadm's
 _API_SERVICE = ObjectKey("default", "kubernetes")
 _IGNORED = {PROXY_NAME_LABEL, HEADLESS_LABEL}
@@ -83,7 +83,7 @@ def expect_node(state: ClusterState, node: str, network: NetworkState | None = N
     """
     progress = state.progress.get(node)
     in_use = mode or (progress.mode.name if progress is not None else "")
-    config, problem = _read_config(state, mode or (progress.mode.wanted if progress is not None else ""))
+    config, problem = _read_config(state, node, mode or (progress.mode.wanted if progress is not None else ""))
     in_use = in_use or config.mode
     if in_use != "iptables":
         config = replace(config, localhost_node_ports=False)
@@ -128,8 +128,8 @@ def expect_node(state: ClusterState, node: str, network: NetworkState | None = N
     )
 
 
-def _read_config(state: ClusterState, mode: str) -> tuple[ProxyConfig, str]:
-    """Return the configuration of the cluster's proxies, and why the defaults are assumed in its place.
+def _read_config(state: ClusterState, node: str, mode: str) -> tuple[ProxyConfig, str]:
+    """Return the configuration of a node's proxy, and why the defaults are assumed in its place.
 
     `mode` overrides its own. Without it and without a mode in the file, it is a kube-proxy's: iptables.
     """
@@ -137,7 +137,8 @@ def _read_config(state: ClusterState, mode: str) -> tuple[ProxyConfig, str]:
 
     document: object = None
     problem = ""
-    config_map = state.config_maps.get(_CONFIG_MAP)
+    key = _config_map_of(state, node)
+    config_map = state.config_maps.get(key)
     text = config_map.data.get(_CONFIG_KEY, "") if config_map is not None else ""
     try:
         document = load(text) if text else None
@@ -145,10 +146,22 @@ def _read_config(state: ClusterState, mode: str) -> tuple[ProxyConfig, str]:
             chosen = mode or str(document.get("mode") or "iptables")
             return parse_config(document, chosen), ""
         if text:
-            problem = f"{_CONFIG_KEY} of ConfigMap {_CONFIG_MAP} is no {KIND}"
+            problem = f"{_CONFIG_KEY} of ConfigMap {key} is no {KIND}"
     except (UnusableYaml, ConfigInvalid) as error:
-        problem = f"{_CONFIG_KEY} of ConfigMap {_CONFIG_MAP}: {error}"
+        problem = f"{_CONFIG_KEY} of ConfigMap {key}: {error}"
     return parse_config(dict(DEFAULTS), mode or "iptables"), problem
+
+
+def _config_map_of(state: ClusterState, node: str) -> ObjectKey:
+    """Return the ConfigMap that the pod of a node's proxy mounts; kubeadm's if none is known."""
+    mounted = (
+        ObjectKey(SYSTEM, volume.config_map.name)
+        for pod in state.pods.values()
+        if pod.spec.node_name == node and is_proxy_pod(pod) and not pod.is_terminating
+        for volume in pod.spec.volumes
+        if volume.config_map is not None
+    )
+    return next((key for key in mounted if key in state.config_maps), ObjectKey(SYSTEM, _KUBE_PROXY))
 
 
 def _slices_of(state: ClusterState, key: ObjectKey) -> list[EndpointSlice]:

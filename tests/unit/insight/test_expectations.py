@@ -12,7 +12,7 @@ from bridgehead.insight.expectations import expect_node
 from bridgehead.insight.facts.cluster_state import by_key
 from bridgehead.insight.facts.network_state import Listening, NetworkState, Route
 from bridgehead.insight.findings import Unseen
-from bridgehead.objects.core import ConfigMap, Pod
+from bridgehead.objects.core import ConfigMap, Pod, Volume
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.proxy.frontends import FrontendKey, Reason
 
@@ -22,8 +22,8 @@ WEB = service("web", type="NodePort", clusterIPs=["10.96.0.10"], ports=[{"port":
 SLICE = slice_("web", endpoint("10.244.1.2"), endpoint("10.244.2.2", "node2"))
 
 
-def config_map(text: str) -> dict[ObjectKey, ConfigMap]:
-    document = {"metadata": {"name": "kube-proxy", "namespace": "kube-system"}, "data": {"config.conf": text}}
+def config_map(text: str, name: str = "kube-proxy") -> dict[ObjectKey, ConfigMap]:
+    document = {"metadata": {"name": name, "namespace": "kube-system"}, "data": {"config.conf": text}}
     return by_key([msgspec.convert(document, ConfigMap)])
 
 
@@ -71,6 +71,18 @@ def test_an_unusable_configuration_is_a_problem_and_defaults_are_assumed(text: s
     assert problem in found.config_problem
     assert (found.mode, found.is_bridgehead) == ("iptables", False)  # kube-proxy's default
     assert len(found.frontends_of(WEB.key)) == 2
+
+
+@pytest.mark.parametrize(("node", "cidrs"), [("node1", ("10.9.0.0/16",)), ("node2", ("10.244.0.0/16",))])
+def test_the_configuration_is_that_of_the_nodes_own_proxy(node: str, cidrs: tuple[str, ...]) -> None:
+    """In a cluster where the chart's proxy serves some nodes, and kube-proxy the others."""
+    kind = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nclusterCIDR: "
+    config_maps = config_map(f"{kind}10.244.0.0/16") | config_map(f"{kind}10.9.0.0/16", "bridgehead-proxy")
+    proxy = pod("proxy", name="p", namespace="kube-system", labels={"k8s-app": "bridgehead-proxy"})
+    volume = msgspec.convert({"name": "config", "configMap": {"name": "bridgehead-proxy"}}, Volume)
+    proxy = msgspec.structs.replace(proxy, spec=msgspec.structs.replace(proxy.spec, volumes=(volume,)))
+    state = replace(cluster([WEB], [SLICE], pods=[proxy]), config_maps=config_maps)
+    assert expect_node(state, node).config.cluster_cidrs == cidrs
 
 
 def test_of_two_claims_one_is_granted() -> None:

@@ -48,7 +48,7 @@ SOURCES = (
     Source("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies", is_optional=True),
     Source("networking.k8s.io/v1", "Ingress", "ingresses", is_optional=True),
     Source("v1", "Event", "events"),
-    Source("v1", "ConfigMap", "configmaps", namespace=SYSTEM, names=("coredns", "kube-proxy")),
+    Source("v1", "ConfigMap", "configmaps", namespace=SYSTEM, names=("coredns", "kube-proxy", "bridgehead-proxy")),
     Source("coordination.k8s.io/v1", "Lease", "leases", namespace=progress.NAMESPACE, label_selector=progress.SELECTOR),
     Source("metallb.io/v1beta1", "IPAddressPool", "ipaddresspools", is_optional=True),
     Source("network.kubesphere.io/v1alpha2", "Eip", "eips", is_namespaced=False, is_optional=True),
