@@ -200,7 +200,10 @@ def check_services(world: World) -> None:
     eventually(lambda: curl(world.lab, "http://10.0.0.60").returncode == 0)
     assert curl(world.lab, f"http://{world.web.cluster_ip('web')}", node="node2").returncode == 0
     assert world.is_answered(world.system.cluster_ip("bridgehead-dns"))
-    assert world.web.refused(POOL.replace("10.0.0.60-10.0.0.61", "10.96.0.0/24").replace("name: web,", "name: w,"))
+    taken = POOL.partition("---")[0].replace("10.0.0.60-10.0.0.61", "10.96.0.0/24").replace("name: web", "name: taken")
+    assert "denied the request" in eventually(lambda: world.lab.kubectl("create", "-f", "-", stdin=taken).stderr)
+    found = world.lab.command("doctor", "-n", "web", "service/web")
+    assert found.returncode == 0, found.stdout  # it knows the configuration and the kernel of node2
 
 
 def change(world: World) -> None:
