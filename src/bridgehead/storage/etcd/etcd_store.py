@@ -79,6 +79,7 @@ class EtcdStore(MemoryStore):
         # Writes on their way, and objects that can't be decoded, by their etcd keys.
         self._expected: dict[bytes, list[_Expected]] = {}
         self.unreadable: dict[bytes, str] = {}
+        self._crash: str | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
     async def open(self) -> None:
@@ -92,8 +93,16 @@ class EtcdStore(MemoryStore):
         if self._options.compaction_seconds:
             self._spawn(compact_periodically(self._client, self._options.compaction_seconds))
 
-    def _spawn(self, task: Coroutine[None, None, None]) -> None:
-        self._tasks.append(asyncio.create_task(task))
+    def _spawn(self, coroutine: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(coroutine)
+        task.add_done_callback(self._ended)
+        self._tasks.append(task)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Report the end of a task, none of which ends by itself: /livez then asks for a restart."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.critical("the store on etcd has stopped", exc_info=error)
+            self._crash = f"the server has to be restarted: {error!r}"
 
     async def close(self) -> None:
         if self._closed:
@@ -109,7 +118,7 @@ class EtcdStore(MemoryStore):
 
     @property
     def failure(self) -> str | None:
-        return self._follower.failure or self._health.problem
+        return self._crash or self._follower.failure or self._health.problem
 
     def is_stale(self, key: Key) -> bool:
         return key in self._form.stale
@@ -134,9 +143,10 @@ class EtcdStore(MemoryStore):
                 return expected.record
         try:
             obj, facts = self._form.decode(key, entry.value)
-        except Undecodable as error:
-            log.error("cannot decode %s in etcd, so it is not served: %s", entry.key.decode(errors="replace"), error)
-            self.unreadable[entry.key] = str(error)
+        except Exception as error:  # noqa: BLE001 - one object must not keep all others away
+            why = str(error) if isinstance(error, Undecodable) else repr(error)
+            log.error("cannot decode %s in etcd, so it is not served: %s", entry.key.decode(errors="replace"), why)
+            self.unreadable[entry.key] = why
             return None
         self.unreadable.pop(entry.key, None)
         return Record(key, entry.revision, encode(obj, entry.revision), facts)
@@ -223,7 +233,8 @@ class EtcdStore(MemoryStore):
                     if expected.record is not None:
                         return expected.record
                     raise
-                await self._freshness.wait_for(result.revision)
+                with contextlib.suppress(StoreBroken):  # what etcd has acknowledged is written, whenever it is seen
+                    await self._freshness.wait_for(result.revision)
                 if not result.succeeded:
                     stale.update(transaction.found_claims(result))
                     return None
