@@ -5,7 +5,8 @@ LAB ?= bridgehead
 # For `make test`: files, directories, options of pytest. Empty: all of them.
 TESTS ?=
 
-# For `make chaos` and `make conformance`: options of `python -m chaos`, of `python -m tests.kubernetes_e2e`.
+# For `make chaos`, `make conformance` and `make images`: options of `python -m chaos`, `python -m tests.kubernetes_e2e` and
+# `python -m deploy.image`.
 ARGS ?=
 
 # Options of pytest-xdist. Files go to two workers more than there are cores, because tests of labs mostly wait.
@@ -17,7 +18,7 @@ SLOWEST := --durations 30 --durations-min 1
 # Without compiled files, each of the many programs that the tests start compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help up down test unit coverage check bench chaos conformance format clean rebuild
+.PHONY: help up down test unit coverage check bench chaos conformance images format clean rebuild
 
 help:
 	@echo "make up      start a cluster of three nodes on this machine, and wait until it is ready"
@@ -30,6 +31,7 @@ help:
 	@echo "make bench   measure, print the tables and write them to benchmarks/results/"
 	@echo "make chaos   inject faults in every proxy mode and check what users see of them: half an hour; ARGS='--seed 7 --minutes 2'"
 	@echo "make conformance  run Kubernetes' own conformance tests: some twenty minutes; ARGS='--focus sig-network'"
+	@echo "make images  build the container image of proxy, DNS, balancer and speaker; ARGS='--tag NAME:TAG --check'"
 	@echo "make format  format the code"
 
 up: .venv/.prepared .venv/.compiled .venv/.tools
@@ -48,7 +50,7 @@ down: .venv/.prepared
 # The other tests are collected beside the unit tests: their compiled files are then there for all workers.
 test: .venv/.tested
 	@scripts/install-helm
-	@scripts/system-packages nft iptables-restore ip conntrack curl kubectl dig host busybox linux.uml modprobe cc ipvsadm ipset perl newuidmap zsh fish bird tc keepalived docker-registry umoci buildah chromium etcd etcdctl /usr/lib/frr/bgpd
+	@scripts/system-packages nft iptables-restore ip conntrack curl kubectl dig host busybox linux.uml modprobe cc ipvsadm ipset perl newuidmap zsh fish bird tc keepalived docker-registry skopeo strip umoci buildah chromium etcd etcdctl /usr/lib/frr/bgpd
 ifdef TESTS
 	@BRIDGEHEAD_REQUIRE_TOOLS=1 $(PYTHON) -m pytest $(SLOWEST) $(TESTS)
 else
@@ -80,12 +82,16 @@ conformance: .venv/.tested .venv/.compiled .venv/.tools
 	@scripts/system-packages nft
 	@$(PYTHON) -m tests.kubernetes_e2e $(ARGS)
 
+images: .venv/.tested
+	@scripts/system-packages apt-get dpkg-deb strip
+	@$(PYTHON) -m deploy.image $(ARGS)
+
 format: .venv/.tested
 	@.venv/bin/ruff format .
 	@.venv/bin/ruff check --fix .
 
 clean:
-	rm -rf .venv .kubernetes-e2e .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
+	rm -rf .venv .images .kubernetes-e2e .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
 
 # The build writes it, and the server needs it. Without it the program is not prepared, whatever the stamp says.
 DEFINITIONS := src/bridgehead/apiserver/bodies/definitions.json

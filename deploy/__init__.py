@@ -1,0 +1,1 @@
+"""Ways of Bridgehead's parts into real clusters. `image` builds the container image."""
