@@ -52,8 +52,7 @@ _CERTIFICATES = "etc/ssl/certs/ca-certificates.crt"
 
 # Parts of a lab and its terminal, and the packages that only these import.
 LEFT_OUT_PARTS = (
-    "apiserver", "controllers", "images", "insight/dashboard", "insight/terminal", "insight/tour", "kubelet",
-    "standins", "storage", "streaming",
+    "apiserver", "controllers", "insight/dashboard", "insight/terminal", "insight/tour", "standins", "storage",
 )  # fmt: skip
 LEFT_OUT_PACKAGES = (
     "google-re2", "httptools", "pyjwt", "pynacl", "rich", "textual", "uvicorn", "websockets", "zstandard",

@@ -23,7 +23,7 @@ class PythonPackageMissing(Exception):
 
 
 def distributions(name: str, left_out: Collection[str]) -> list[metadata.Distribution]:
-    """What a package needs, without the package itself, sorted by name.
+    """List the packages that a package needs, sorted by name, without itself.
 
     `left_out` are normalized names: these, and what only they need, are not looked at. Raises PythonPackageMissing.
     """

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import lru_cache
 from typing import Any
 
@@ -90,7 +90,7 @@ def _run(arguments: list[str]) -> None:
         )
         sys.stderr.write(f"bridgehead: unknown command {name!r}{suggestion}\n")
         raise SystemExit(2)
-    with _before(name):
+    with _before(name), _reporting_missing_modules(name):
         try:
             with no_collection():
                 command = load(name)
@@ -106,6 +106,16 @@ def _before(name: str) -> AbstractContextManager[None]:
     from bridgehead.balancer.detection.process import starting_early
 
     return starting_early()
+
+
+@contextmanager
+def _reporting_missing_modules(name: str) -> Iterator[None]:
+    """Name the module that an installation lacks; the container image has only what the parts in a cluster need."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        sys.stderr.write(f"bridgehead {name}: not a part of this installation: the module {error.name} is missing\n")
+        raise SystemExit(1) from None
 
 
 def preload(lines: Iterable[Sequence[str]]) -> None:

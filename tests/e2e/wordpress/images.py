@@ -7,9 +7,11 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from deploy.image.debian import Packages
+
 from tests.image_files import BuiltImage, Entry, image_in_layout
 
-from .packages import Packages, write_layer
+from .packages import NOT_NEEDED, recommended, write_layer
 
 _HERE = Path(__file__).parent
 _SECONDS = 300
@@ -27,8 +29,8 @@ _GROUP = "root:x:0:\nnogroup:x:65534:\nwww-data:x:33:\nmysql:x:999:\n"
 
 def build(work: Path, downloads: Path) -> dict[str, BuiltImage]:
     """Build the images `mysql` and `wordpress`, which share a layer. `downloads` keeps packages for the next time."""
-    packages = Packages(downloads)
-    theme = packages.recommended("wordpress", "wordpress-theme-")
+    packages = Packages(downloads, NOT_NEEDED)
+    theme = recommended(packages, "wordpress", "wordpress-theme-")
     mysql, wordpress = packages.download([*_BASE, *_MYSQL], [*_BASE, *_WORDPRESS, *theme])
     base = [package for package in mysql if package in wordpress]
     layers = {name: work / f"{name}.tar" for name in ("base", "mysql", "wordpress")}
