@@ -25,25 +25,27 @@ _SYSTEM = (
 )  # fmt: skip
 # Programs of proxies and speakers. IPVS, connection tracking, links and routes need none: they are changed by netlink.
 _PROGRAMS = ("ipset", "iptables", "keepalived", "nftables")
-_PYTHON = ("libpython3-stdlib", "python3-minimal")
+# libstdc++6 is for extension modules of Python packages.
+_PYTHON = ("libpython3-stdlib", "libstdc++6", "python3-minimal")
 SELECTED = (*_SYSTEM, *_PROGRAMS, *_PYTHON)
 # Packages for maintainer scripts, which are not run, and for programs and Python modules that are left out.
 NOT_NEEDED = (
     "debconf", "dpkg", "init-system-helpers", "iproute2", "libdb5.3", "libdebconfclient0", "libgdbm-compat4",
-    "libgdbm6", "libncursesw6", "libnsl2", "libreadline8", "libsensors-config", "libsnmp-base", "libsqlite3-0",
-    "libtirpc3", "media-types", "openssl", "pci.ids", "perl", "perl-base", "perl-modules-5.36",
-    "readline-common", "tar",
+    "libgdbm6", "libncursesw6", "libreadline8", "libsensors-config", "libsnmp-base", "libsqlite3-0",
+    "media-types", "openssl", "pci.ids", "perl", "perl-base", "perl-modules-5.36", "readline-common", "tar",
 )  # fmt: skip
 
 _LEFT_OUT = re.compile(
     r"usr/share/(bash-completion|bug|doc-base|info|lintian|locale|man|menu|pixmaps|snmp|zsh)(/|$)"
     r"|usr/share/doc/[^/]+/(?!copyright$)"
     r"|usr/lib/python3[^/]*/(distutils|ensurepip|idlelib|lib2to3|pydoc_data|test|tkinter|turtledemo|unittest|venv)(/|$)"
-    # Modules whose libraries are left out.
-    r"|usr/lib/python3[^/]*/lib-dynload/(_curses|_curses_panel|_dbm|_gdbm|_sqlite3|nis|readline)\."
+    # Modules whose libraries are left out, and large ones that nothing imports.
+    r"|usr/lib/python3[^/]*/lib-dynload/(_codecs_\w+|_curses|_curses_panel|_dbm|_gdbm|_sqlite3|nis|readline)\."
     r"|usr/lib/(systemd|tmpfiles\.d|udev)(/|$)|etc/(init\.d|cron[^/]*|logrotate\.d|default|dbus-1|pam\.d|profile\.d)(/|$)"
     # keepalived is linked with a library that embeds Perl, and never starts it.
     r"|usr/lib/[^/]+/(gconv|perl|perl-base)/|usr/share/perl"
+    # Libraries that no program here is linked with.
+    r"|usr/lib/[^/]+/lib(mvec|snmp)\.so"
 )
 # Debian's packages still have files in these, which are links in an installed system.
 _MERGED = ("bin", "lib", "lib64", "sbin")

@@ -161,6 +161,7 @@ class Peer:
     ebgp_multi_hop: bool = False
     listen_port: int = 0
     both_families: bool = False
+    disable_mp: bool = False  # without effect: MetalLB replaced it by dualStackAddressFamily
 
 
 @dataclass(frozen=True)

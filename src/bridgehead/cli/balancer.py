@@ -27,12 +27,13 @@ from bridgehead.client import ApiClient, ClientConfig, LeaderElector, load_confi
 from bridgehead.client.errors import ClientError, ConfigError
 from bridgehead.pages import serve
 
+from . import metallb_options
 from .failures import fail, reporting_failures
 from .groups import ACCESS, ADDRESSES, LEADER_ELECTION, ONCE, WHAT
 from .leader_election import Election, LeaderElectionOptions, parse_election
 from .leader_guardian import start_guardian
 from .logs_setup import configure
-from .options import argument, option, verbosity_row
+from .options import argument, option, refused, unused, verbosity_row
 from .parsing import host_port
 
 log = logging.getLogger("bridgehead.balancer")
@@ -48,7 +49,7 @@ class Action(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(LeaderElectionOptions):
+class Options(LeaderElectionOptions, metallb_options.ControllerOptions):
     action: Action = argument(
         Action.RUN, "Run the controller, or show what is announced and exit.", metavar="[run|status]"
     )
@@ -113,6 +114,10 @@ def command(options: Options) -> None:
 
         show_status(Path(options.kubeconfig) if options.kubeconfig else None, options.name, options.state_dir)
         return
+    if text := refused(options):
+        fail("balancer", text, 2)
+    for warning in unused(options):
+        log.warning("%s", warning)
     try:
         pages = host_port(options.metrics, METRICS_PORT) if options.metrics else None
         secure = host_port(options.secure_metrics, SECURE_PORT) if options.secure_metrics else None

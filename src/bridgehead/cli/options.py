@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -103,6 +103,25 @@ def rows_of(options: type) -> Mapping[str, Option]:
 def spelled(name: str) -> str:
     """Return the option of a field as the user types it."""
     return f"--{name.replace('_', '-')}"
+
+
+def refused(options: object) -> str:
+    """Return the error for an option with a value that it may not have; "": there is none."""
+    kind: type = type(options)
+    for name, row in rows_of(kind).items():
+        value = getattr(options, name)
+        if row.refusal is not None and row.refusal.concerns(value):
+            text = f"={str(value).lower()}" if isinstance(value, bool) else ""
+            return f"{spelled(name)}{text}: {row.refusal.advice}"
+    return ""
+
+
+def unused(options: object) -> Iterator[str]:
+    """Yield warnings about options without effect."""
+    kind: type = type(options)
+    for name, row in rows_of(kind).items():
+        if row.without_effect and getattr(options, name) not in ("", None):
+            yield f"{spelled(name)} is not used: {row.without_effect}"
 
 
 def function_for_typer(options: type[T], run: Callable[[T], None]) -> Callable[..., None]:

@@ -31,7 +31,8 @@ from bridgehead.proxy.sysctls import apply_sysctls, plan_sysctls
 from . import logs_setup
 from .failures import reporting_failures
 from .flags import as_flags
-from .proxy_options import Options, refuse, unused, with_options, without_disabled
+from .options import unused
+from .proxy_options import Options, refuse, with_options, without_disabled
 
 log = logging.getLogger("bridgehead.proxy")
 

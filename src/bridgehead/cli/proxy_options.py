@@ -5,7 +5,7 @@ Pure: no I/O, no clock, no randomness.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from bridgehead.proxy.config_reader import POSITIVE, invalid
 from bridgehead.proxy.errors import ConfigInvalid
 
 from .groups import ACCESS, ADDRESSES, ONCE, TUNING, WHAT
-from .options import Option, Refusal, hidden, option, rows_of, spelled, verbosity_row
+from .options import Option, Refusal, hidden, option, refused, rows_of, spelled, verbosity_row
 from .parsing import level, parse_flag
 
 # Sections in the field of an option that is for the mode in use. As in kube-proxy, periods of options named after
@@ -26,6 +26,7 @@ from .parsing import level, parse_flag
 _MODE_IN_USE = "<mode but ipvs>"
 _MASQUERADING = "<masquerading mode>"
 
+_LINES = "logs are unbuffered lines on standard error"
 _TO_STDERR = "logs go to standard error; redirect standard error instead"
 
 
@@ -84,7 +85,7 @@ class Options:
     )
     kube_api_qps: float | None = hidden(None, field="clientConnection.qps")
     kube_api_burst: int | None = hidden(None, field="clientConnection.burst")
-    kube_api_content_type: str = hidden("")
+    kube_api_content_type: str = hidden("", without_effect="the client chooses the format itself")
 
     bind_address: str = option(
         "", ADDRESSES, "Primary IP address of this node. Default: from its Node object.", field="bindAddress"
@@ -218,8 +219,8 @@ class Options:
         None, TUNING, "oom_score_adj of this process, from -1000 to 1000.  [default: -999]", field="oomScoreAdj"
     )
 
-    boot_id_file: str = hidden("")
-    machine_id_file: str = hidden("")
+    boot_id_file: str = hidden("", without_effect="it is for cAdvisor, which is not used")
+    machine_id_file: str = hidden("", without_effect="it is for cAdvisor, which is not used")
     feature_gates: str = hidden(
         "", without_effect="features of kube-proxy behind gates are always on or missing (see the README of the proxy)"
     )
@@ -229,22 +230,22 @@ class Options:
     )
     logging_format: str = hidden("", field="logging.format")
     logtostderr: bool | None = hidden(None, refusal=Refusal(False, _TO_STDERR))
-    alsologtostderr: bool | None = hidden(None)
-    stderrthreshold: str = hidden("")
-    legacy_stderr_threshold_behavior: bool | None = hidden(None)
+    alsologtostderr: bool | None = hidden(None, without_effect=_LINES)
+    stderrthreshold: str = hidden("", without_effect=_LINES)
+    legacy_stderr_threshold_behavior: bool | None = hidden(None, without_effect=_LINES)
     log_dir: str = hidden("", refusal=Refusal(None, _TO_STDERR))
     log_file: str = hidden("", refusal=Refusal(None, _TO_STDERR))
-    log_file_max_size: str = hidden("")
-    log_flush_frequency: str = hidden("")
+    log_file_max_size: str = hidden("", without_effect=_LINES)
+    log_flush_frequency: str = hidden("", without_effect=_LINES)
     log_text_split_stream: bool | None = hidden(None, refusal=Refusal(True, _TO_STDERR))
-    log_text_info_buffer_size: str = hidden("")
+    log_text_info_buffer_size: str = hidden("", without_effect=_LINES)
     log_json_split_stream: bool | None = hidden(None, refusal=Refusal(True, _TO_STDERR))
-    log_json_info_buffer_size: str = hidden("")
-    log_backtrace_at: str = hidden("")
-    one_output: bool | None = hidden(None)
-    skip_headers: bool | None = hidden(None)
-    skip_log_headers: bool | None = hidden(None)
-    add_dir_header: bool | None = hidden(None)
+    log_json_info_buffer_size: str = hidden("", without_effect=_LINES)
+    log_backtrace_at: str = hidden("", without_effect=_LINES)
+    one_output: bool | None = hidden(None, without_effect=_LINES)
+    skip_headers: bool | None = hidden(None, without_effect=_LINES)
+    skip_log_headers: bool | None = hidden(None, without_effect=_LINES)
+    add_dir_header: bool | None = hidden(None, without_effect=_LINES)
     vmodule: str = hidden("", without_effect="-v 1 logs everything of every module")
 
     write_config_to: Path | None = option(
@@ -322,21 +323,11 @@ def _is_zero(duration: str) -> bool:
 
 def refuse(options: Options) -> None:
     """Raise ConfigInvalid for an option that requests a missing feature."""
-    for name, row in rows_of(Options).items():
-        value = getattr(options, name)
-        if row.refusal is not None and row.refusal.concerns(value):
-            text = f"={str(value).lower()}" if isinstance(value, bool) else ""
-            raise ConfigInvalid(f"{spelled(name)}{text}: {row.refusal.advice}")
+    if text := refused(options):
+        raise ConfigInvalid(text)
     for pair in filter(None, options.feature_gates.split(",")):
         gate, equals, value = pair.partition("=")
         if not equals:
             raise invalid("--feature-gates", pair, "malformed pair, expect string=bool")
         if parse_flag(value.strip()) is None:
             raise invalid("--feature-gates", pair, f"{gate.strip()} is neither true nor false")
-
-
-def unused(options: Options) -> Iterator[str]:
-    """Yield warnings about options without effect."""
-    for name, row in rows_of(Options).items():
-        if row.without_effect and getattr(options, name):
-            yield f"{spelled(name)} is not used: {row.without_effect}"

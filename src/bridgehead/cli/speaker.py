@@ -21,10 +21,10 @@ from bridgehead.balancer.detection.detector import Detector
 from bridgehead.balancer.errors import BalancerError
 from bridgehead.racing import race
 
-from . import logs_setup
-from .failures import reporting_failures
+from . import logs_setup, metallb_options
+from .failures import fail, reporting_failures
 from .groups import ACCESS, ADDRESSES, TUNING, WHAT
-from .options import option, verbosity_row
+from .options import option, refused, unused, verbosity_row
 from .parsing import level
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Pages(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(metallb_options.SpeakerOptions):
     kubeconfig: str = option("", ACCESS, "Kubeconfig file. Default: the pod's service account.")
     node_name: str = option(
         "", ACCESS, "Name of this node's Node object. Default: the host name.", envvar="METALLB_NODE_NAME"
@@ -76,10 +76,13 @@ class Options:
         "UDP port of the heartbeats between speakers. 0: none; all nodes count as alive.",
         "--detection-port",
         "--ml-bindport",
+        envvar="METALLB_ML_BIND_PORT",
         min=0,
         max=65535,
     )
-    host: str = option("0.0.0.0", ADDRESSES, "Address of /metrics, /healthz, /readyz and /status.")
+    host: str = option(
+        "0.0.0.0", ADDRESSES, "Address of /metrics, /healthz, /readyz and /status.", envvar="METALLB_HOST"
+    )
     port: int = option(
         7472,
         ADDRESSES,
@@ -109,6 +112,10 @@ class Options:
 
 def command(options: Options) -> None:
     logs_setup.configure(options.verbosity)
+    if text := refused(options):
+        fail("speaker", text, 2)
+    for warning in unused(options):
+        log.warning("%s", warning)
     detector = Detector()  # a process that was forked before this module was imported, so that it stays small
     from bridgehead.balancer.page_access import server_context
     from bridgehead.balancer.speaker.speaker_reconciler import SpeakerOptions

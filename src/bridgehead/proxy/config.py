@@ -12,7 +12,7 @@ import copy
 import ipaddress
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ from bridgehead import KUBERNETES_VERSION
 from bridgehead.suggestions import did_you_mean
 
 from .address_texts import family_of
-from .config_reader import MAX_INT32, POSITIVE, Section, invalid, parse_cidrs
+from .config_reader import MAX_INT32, POSITIVE, Section, invalid, is_unset, parse_cidrs
 from .config_rows import defaults_of, flag, number, read, seconds, setting
 from .errors import ConfigInvalid
 
@@ -91,8 +91,31 @@ DEFAULTS: Mapping[str, Any] = {
     "oomScoreAdj": -999,
 }
 
-# Fields that tune the Go program, or a Windows node.
-_WITHOUT_EFFECT = ("configSyncPeriod", "windowsRunAsService", "winkernel")
+# Fields of KubeProxyConfiguration that are accepted without effect, and why; a warning names those that are set to
+# something else than kube-proxy's default.
+WITHOUT_EFFECT: Mapping[str, str] = {
+    "clientConnection.acceptContentTypes": "the client chooses the format itself",
+    "clientConnection.burst": "the client's few writes are not limited",
+    "clientConnection.contentType": "the client chooses the format itself",
+    "clientConnection.qps": "the client's few writes are not limited",
+    "configSyncPeriod": "there are no resyncs after the first list",
+    "logging.flushFrequency": "logs are not buffered",
+    "logging.options": "logs are lines on standard error",
+    "windowsRunAsService": "it is for nodes with Windows",
+    "winkernel": "it is for nodes with Windows",
+}
+# What kube-proxy writes for these fields when they are not set.
+_UNSET: Mapping[str, tuple[object, ...]] = {
+    "clientConnection.burst": (10,),
+    "clientConnection.contentType": ("application/vnd.kubernetes.protobuf",),
+    "clientConnection.qps": (5,),
+    "configSyncPeriod": ("15m0s", "15m"),
+    "logging.flushFrequency": ("5s", 5_000_000_000),
+    "logging.options": (
+        {"json": {"infoBufferSize": "0"}, "text": {"infoBufferSize": "0"}},
+        {"json": {"infoBufferSize": "0"}},
+    ),
+}
 
 # The kernel's timeout of unanswered UDP flows (nf_conntrack_udp_timeout). kube-proxy's userspace mode had 250 ms, which
 # loses every later answer.
@@ -137,7 +160,7 @@ def parse_config(document: object, mode: str = "") -> ProxyConfig:
     if document.get("apiVersion") != API_VERSION:
         raise ConfigInvalid(f"apiVersion: {document.get('apiVersion')!r}, expected {API_VERSION}")
     root = Section(document)
-    root.skip("apiVersion", "kind", *_WITHOUT_EFFECT)
+    root.skip("apiVersion", "kind", *(name for name in WITHOUT_EFFECT if "." not in name))
     root.seconds("configSyncPeriod", 0.0, below_zero=POSITIVE)
     wanted = mode or root.text("mode", DEFAULT_MODE)
     mode = settings_of(wanted)
@@ -188,8 +211,17 @@ def parse_config(document: object, mode: str = "") -> ProxyConfig:
     if config.min_sync_period > config.sync_period:  # /livez would report the pause between two changes as a failure
         limit = f"must be greater than or equal to {mode}.minSyncPeriod, {config.min_sync_period:g}s"
         raise invalid(f"{mode}.syncPeriod", f"{config.sync_period:g}s", limit)
-    warnings = tuple(f"{name} is not used" for name in root.unread())
+    warnings = (*(f"{name} is not used" for name in root.unread()), *_warnings_without_effect(document))
     return ProxyConfig(**{**vars(config), "warnings": warnings})
+
+
+def _warnings_without_effect(document: Mapping[str, Any]) -> Iterator[str]:
+    for name, reason in WITHOUT_EFFECT.items():
+        value: Any = document
+        for key in name.split("."):
+            value = (value or {}).get(key)
+        if not is_unset(value) and value not in _UNSET.get(name, ()):
+            yield f"{name} is not used: {reason}"
 
 
 def in_use(document: Mapping[str, Any], mode: str, node_name: str) -> dict[str, Any]:

@@ -117,7 +117,7 @@ class Section:
         """Yield the full names of fields that have a value and were not read."""
         for name, value in self._fields.items():
             if name not in self._read:
-                if not _is_empty(value):
+                if not is_unset(value):
                     yield self._name(name)
             elif (below := self._read[name]) is not None:
                 yield from below.unread()
@@ -172,7 +172,8 @@ def split_host_port(text: str) -> tuple[str | None, str]:
     return (plain[1], plain[2]) if plain else (None, "")
 
 
-def _is_empty(value: object) -> bool:
+def is_unset(value: object) -> bool:
+    """Return whether a value is what Go writes for a field that is not set."""
     if isinstance(value, dict):
-        return all(map(_is_empty, value.values()))
+        return all(map(is_unset, value.values()))
     return value in (None, "", 0, False, [], "0s")

@@ -299,6 +299,8 @@ def unsupported_options(peer: Peer, profile: BfdProfile | None) -> list[str]:
         found.append(
             f"keepaliveTime {peer.keepalive_time}s is ignored: a third of the hold time, {hold_time}s, is less"
         )
+    if peer.disable_mp:
+        found.append("disableMP is ignored: a session has both families with dualStackAddressFamily only")
     if profile is not None and profile.echo_mode:
         found.append(f"echoMode of BFD profile {profile.name} is ignored: the session is in asynchronous mode")
     return found

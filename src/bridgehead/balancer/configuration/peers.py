@@ -115,6 +115,7 @@ def _compile_peer(obj: BGPPeer) -> Peer:
         graceful_restart=spec.enable_graceful_restart,
         ebgp_multi_hop=spec.ebgp_multi_hop,
         both_families=spec.dual_stack_address_family,
+        disable_mp=spec.disable_mp,
     )
 
 

@@ -70,9 +70,10 @@ def test_a_router_id_is_an_address_even_without_ipv4():
 
 
 def test_options_without_effect_are_reported():
-    peer = Peer("router", 64512, 64513, ROUTER, keepalive_time=31)
+    peer = Peer("router", 64512, 64513, ROUTER, keepalive_time=31, disable_mp=True)
     assert unsupported_options(peer, BfdProfile("x", echo_mode=True)) == [
         "keepaliveTime 31s is ignored: a third of the hold time, 90s, is less",
+        "disableMP is ignored: a session has both families with dualStackAddressFamily only",
         "echoMode of BFD profile x is ignored: the session is in asynchronous mode",
     ]
     assert unsupported_options(Peer("r", 1, 2, ROUTER, hold_time=9, keepalive_time=1), BfdProfile("x")) == []
