@@ -104,7 +104,7 @@ WITHOUT_EFFECT: Mapping[str, str] = {
     "windowsRunAsService": "it is for nodes with Windows",
     "winkernel": "it is for nodes with Windows",
 }
-# What kube-proxy writes for these fields when they are not set.
+# Values that kube-proxy writes for these fields when they are not set.
 _UNSET: Mapping[str, tuple[object, ...]] = {
     "clientConnection.burst": (10,),
     "clientConnection.contentType": ("application/vnd.kubernetes.protobuf",),
