@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
+from unittest import mock
 
 import pytest
 
@@ -20,7 +21,7 @@ from bridgehead.insight.facts.network_state import AddressPort, Interface, Liste
 from bridgehead.insight.forked_namespace import ForkedNamespace
 from bridgehead.insight.network_namespaces import Completed, NotEntered, OnlyPrograms
 from bridgehead.network import conntrack_listing
-from bridgehead.network.conntrack import Conntrack
+from bridgehead.network.conntrack import Conntrack, Flow, FlowSocket
 
 from .namespaced import in_namespace, sh
 
@@ -203,6 +204,36 @@ def test_flows_with_zones_counters_and_times_are_as_conntrack_prints_them() -> N
     assert conntrack_listing.list_flows(0) == ([], True)
     with Conntrack() as conntrack:
         assert conntrack.remove(4, "udp", is_stale=lambda flow: True) >= 1
+
+
+@in_namespace
+def test_queries_of_few_flows_share_one_walk_through_the_table() -> None:
+    sh("ip link set lo up && nft add table inet test")
+    sh("nft 'add chain inet test input { type filter hook input priority 0; }'")
+    sh("nft add rule inet test input ct state new accept")
+    for af, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
+        with socket.socket(af, socket.SOCK_DGRAM) as client:
+            client.sendto(b"?", (address, 53))
+    walked: list[int] = []
+    dump = FlowSocket.dump
+
+    def counted(self: FlowSocket, kind: int, af: int, body: bytes) -> Iterator[memoryview]:
+        walked.append(af)
+        return dump(self, kind, af, body)
+
+    def is_stale(flow: Flow) -> bool:
+        return flow.destination[1] == 53
+
+    with mock.patch.object(FlowSocket, "dump", counted), Conntrack() as conntrack:
+        with conntrack.one_walk():
+            removed = {
+                (protocol, family): conntrack.remove(family, protocol, is_stale=is_stale)
+                for protocol in ("tcp", "udp")
+                for family in (4, 6)
+            }
+        assert removed == {("tcp", 4): 0, ("tcp", 6): 0, ("udp", 4): 1, ("udp", 6): 1}
+        assert walked == [socket.AF_UNSPEC]
+        assert conntrack.remove(4, "udp", is_stale=is_stale) == 0
 
 
 @in_namespace

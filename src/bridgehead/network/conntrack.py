@@ -8,6 +8,7 @@ net/netfilter/nf_conntrack_netlink.c.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import socket
@@ -88,6 +89,7 @@ _CTA_IP_DST: Final[dict[int, int]] = {socket.AF_INET: CTA_IP_V4_DST, socket.AF_I
 
 _DELETIONS_AT_ONCE: Final = 64  # in one datagram; the kernel answers only those that fail, and the last one
 _RECEIVE_BYTES: Final = 1 << 15  # the kernel's largest message of a dump (netlink_recvmsg)
+_FEW_FLOWS: Final = 256  # so few that reading all of them costs less than a walk of the kernel through its table
 _MOST_VERDICTS: Final = 10_000  # kept of distinct flows; a node with clients everywhere has more distinct flows
 
 Endpoint = tuple[str, int]  # canonical address, port
@@ -117,10 +119,24 @@ class Conntrack(Closable):
 
     def __init__(self) -> None:
         self._reading, self._deleting = FlowSocket(), FlowSocket()
+        self._is_sharing = False
+        self._shared: list[bytes] | None = None  # all flows, as the kernel describes them
 
     def close(self) -> None:
         self._reading.close()
         self._deleting.close()
+
+    @contextlib.contextmanager
+    def one_walk(self) -> Iterator[None]:
+        """Let the queries of the block share one walk through the kernel's table, where the namespace has few flows.
+
+        The table is the machine's. A namespace among many pays for its size with each query, however few flows it has.
+        """
+        self._is_sharing = True
+        try:
+            yield
+        finally:
+            self._is_sharing, self._shared = False, None
 
     def find(
         self,
@@ -174,8 +190,14 @@ class Conntrack(Closable):
     def _dump(
         self, af: int, protocol: str, destination: Endpoint, reply_source: Endpoint, is_unanswered: bool
     ) -> Iterator[memoryview]:
-        if not self._reading.count():
+        if self._shared is not None:
+            return map(memoryview, self._shared)
+        count = self._reading.count()
+        if not count:
             return iter(())  # a walk through the machine's empty table takes several milliseconds
+        if self._is_sharing and count <= _FEW_FLOWS:
+            self._shared = [bytes(message) for message in self._reading.dump(_GET, socket.AF_UNSPEC, b"")]
+            return map(memoryview, self._shared)
         original, original_flags = _match(CTA_TUPLE_ORIG, af, protocol, destination)
         reply, reply_flags = _match(CTA_TUPLE_REPLY, af, protocol, reply_source)
         flags = u32(CTA_FILTER_ORIG_FLAGS, original_flags) + u32(CTA_FILTER_REPLY_FLAGS, reply_flags)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -109,6 +110,9 @@ class ScriptedFlows:
 
     def close(self) -> None:
         return None
+
+    def one_walk(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
 
     def remove(self, *query: object, is_stale: Callable[[Flow], bool]) -> int:
         gone = [flow for flow in self.flows if query[1] == "udp" and is_stale(flow)]

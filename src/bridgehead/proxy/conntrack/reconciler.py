@@ -43,9 +43,13 @@ def _ignore(family: Family, removed: int, seconds: float) -> None:
 
 
 class Flows(Protocol):
-    """The interface to the kernel's flows. Both methods may block, and raise OSError."""
+    """The interface to the kernel's flows. Methods may block, and raise OSError.
+
+    Queries in the block `one_walk` may get the flows as they were at the first of them.
+    """
 
     def close(self) -> None: ...
+    def one_walk(self) -> contextlib.AbstractContextManager[None]: ...
     def remove(
         self,
         family: Family,
@@ -172,11 +176,12 @@ class ConntrackReconciler:
         try:
             kernel = self._kernel = self._kernel or self._open_kernel()
             found: dict[Family, tuple[int, float]] = {}
-            for query in scan.queries():
-                begun = time.monotonic()
-                removed = kernel.remove(*query, is_stale=functools.partial(scan.is_stale, query.protocol))
-                count, seconds = found.get(query.family, (0, 0.0))
-                found[query.family] = count + removed, seconds + time.monotonic() - begun
+            with kernel.one_walk():
+                for query in scan.queries():
+                    begun = time.monotonic()
+                    removed = kernel.remove(*query, is_stale=functools.partial(scan.is_stale, query.protocol))
+                    count, seconds = found.get(query.family, (0, 0.0))
+                    found[query.family] = count + removed, seconds + time.monotonic() - begun
             return found
         finally:
             self._cost = time.thread_time() - begun_at  # CPU time: waiting on a busy machine costs nothing

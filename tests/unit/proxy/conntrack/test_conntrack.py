@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -544,6 +545,9 @@ class ScriptedKernel:
 
     def close(self) -> None:
         return None
+
+    def one_walk(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
 
     def remove(
         self,
