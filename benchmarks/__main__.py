@@ -18,6 +18,7 @@ from benchmarks.tables import Table, not_measured
 # A module's `run` returns tables, or (what, measured) rows of one table with this title.
 MODULES = {
     "lab": "The lab",
+    "many_nodes": "A lab of 30 nodes",
     "proxy_sync": "",
     "datapath": "",
     "dns": "DNS",

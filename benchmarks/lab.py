@@ -47,27 +47,46 @@ def run() -> list[tuple[str, str]]:
     return rows
 
 
-def time_rollout(state: Path) -> float:
+def time_rollout(state: Path, pods: int = PODS) -> float:
     env = {**os.environ, "KUBECONFIG": str(state / "kubeconfig")}
     began = time.monotonic()
-    call("kubectl", "create", "deployment", "many", "--image=nginx", f"--replicas={PODS}", env=env)
+    call("kubectl", "create", "deployment", "many", "--image=nginx", f"--replicas={pods}", env=env)
     call("kubectl", "rollout", "status", "deployment/many", "--timeout=300s", env=env)
     return time.monotonic() - began
 
 
-def weigh(state: Path) -> float:
-    """MiB of all processes in the lab's PID namespace and of the puller beside it, shared pages counted once."""
-    init = msgspec.json.decode(LabFiles(state).running.read_bytes(), type=RunningLab).init_pid
-    members = [init]
-    for pid in members:
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            members += [int(child) for child in (task / "children").read_text().split()]
-    for process in Path("/proc").glob("[0-9]*"):
+def members(state: Path) -> list[int]:
+    """The processes in the lab's PID namespace, and the puller beside it."""
+    found = [msgspec.json.decode(LabFiles(state).running.read_bytes(), type=RunningLab).init_pid]
+    for pid in found:
         with contextlib.suppress(OSError):  # it has ended
+            for task in Path(f"/proc/{pid}/task").iterdir():
+                found += [int(child) for child in (task / "children").read_text().split()]
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
             if (process / "cwd").samefile(LabFiles(state).content):
-                members.append(int(process.name))
+                found.append(int(process.name))
+    return found
+
+
+def processor_seconds(state: Path) -> float:
+    """Processor time of the lab's processes since its start, with that of children that have ended."""
     total = 0
-    for pid in members:
+    for pid in members(state):
+        with contextlib.suppress(OSError):
+            total += ticks_in(Path(f"/proc/{pid}/stat").read_text())
+    return total / os.sysconf("SC_CLK_TCK")
+
+
+def ticks_in(stat: str) -> int:
+    """The clock ticks in the text of /proc/PID/stat: utime, stime, cutime and cstime."""
+    return sum(map(int, stat.rpartition(")")[2].split()[11:15]))
+
+
+def weigh(state: Path) -> float:
+    """MiB of the lab's processes, shared pages counted once."""
+    total = 0
+    for pid in members(state):
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):
                 total += int(line.split()[1])

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from bridgehead.backoff import Backoff
 from bridgehead.client import ApiClient, Informer
 from bridgehead.client.errors import ClientError
 from bridgehead.objects import metallb, openelb
@@ -31,6 +32,8 @@ from .ranges import AddressRange, IpAddress, parse_range
 log = logging.getLogger(__name__)
 
 _DISCOVERY_SECONDS: Final = 0.5
+_LONGEST_DISCOVERY_SECONDS: Final = 5.0  # many speakers may wait for kinds that nobody installs
+_DISCOVERY_FACTOR: Final = 1.4
 _FIRST_SECONDS: Final = 5.0  # in which kinds that are not served yet delay the first configuration
 _QUIET_SECONDS: Final = 0.02  # changes that follow each other sooner are compiled together
 # The names are those of the fields of `ConfigurationObjects`.
@@ -141,9 +144,11 @@ class ConfigurationWatch:
     async def _discover(self, tasks: asyncio.TaskGroup) -> None:
         """Start the informer of each kind as soon as the API server serves it."""
         missing: list[Informer[Any]] = [*self._informers.values(), self._service_ranges]
+        backoff = Backoff(_DISCOVERY_SECONDS, _LONGEST_DISCOVERY_SECONDS, factor=_DISCOVERY_FACTOR)
         while True:
             served: set[tuple[str, str]] = set()
-            for group, version in {(informer.kind.group, informer.kind.version) for informer in missing}:
+            wanted = {(informer.kind.group, informer.kind.version) for informer in missing}
+            for group, version in wanted & await self._served_versions():
                 served |= await self._served(group, version)
             for informer in missing:
                 if (informer.kind.api_version, informer.kind.plural) in served:
@@ -155,7 +160,20 @@ class ConfigurationWatch:
             self.lacks_kinds = any(informer is not self._service_ranges for informer in missing)
             if not self.lacks_kinds:
                 return
-            await asyncio.sleep(_DISCOVERY_SECONDS)
+            await asyncio.sleep(backoff.next())
+
+    async def _served_versions(self) -> set[tuple[str, str]]:
+        """Return the groups with their versions: one request, whatever the number of groups that are awaited."""
+        try:
+            found = await self._client.request("GET", "/apis")
+        except ClientError as error:
+            log.debug("/apis: %s", error)
+            return set()
+        return {
+            (group["name"], version["version"])
+            for group in found.get("groups", ())
+            for version in group.get("versions", ())
+        }
 
     async def _served(self, group: str, version: str) -> set[tuple[str, str]]:
         try:

@@ -2,7 +2,8 @@
 
 A speaker creates and deletes the objects of its own node, and watches no others: those of all nodes are as many as
 Services times nodes. When members come or go, it lists the objects of nodes that are not alive, and deletes those of
-Services that it announces, too. Source: MetalLB's objects, their names and labels.
+Services that it announces, too; a speaker that announces nothing lists them when it begins to.
+Source: MetalLB's objects, their names and labels.
 """
 
 from __future__ import annotations
@@ -92,6 +93,7 @@ class ServiceStatuses(Generic[Status]):
         self._namespace = namespace
         self._alive = alive
         self._must_sweep = asyncio.Event()
+        self._must_list = False  # members have changed while this node announced nothing
         self._stale: set[ObjectKey] = set()  # Services of which a node that is not alive has an object
         self._held: dict[ObjectKey, tuple[str, ...]] = {}  # interfaces or peers by Service
         self._informer: Informer[Status] = Informer(
@@ -113,12 +115,16 @@ class ServiceStatuses(Generic[Status]):
         elif found or self._held.pop(service, None) is None:
             return
         self._queue.add(service)
-        if service in self._stale:
+        if service in self._stale or (self._must_list and found):
+            self._must_list = False
             self._must_sweep.set()
 
     def members_changed(self) -> None:
         """Look for objects of nodes that are not alive."""
-        self._must_sweep.set()
+        if self._held:
+            self._must_sweep.set()
+        else:
+            self._must_list = True
 
     async def run(self) -> None:
         """Write until cancelled."""
