@@ -40,3 +40,12 @@ def test_nothing_is_sent_to_an_end_that_is_closed():
         theirs.close()
         ours.send({"to": "bfd"})
         assert not ours.send({"to": "bfd"})
+
+
+def test_a_beat_shows_whether_its_sender_is_idle():
+    ours, theirs = open_channel()
+    with contextlib.closing(ours), contextlib.closing(theirs):
+        for is_idle in (False, True, False):
+            ours.beat(is_idle=is_idle)
+            assert list(theirs.receive()) == [None]
+            assert theirs.is_idle == is_idle

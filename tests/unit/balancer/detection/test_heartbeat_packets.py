@@ -19,6 +19,7 @@ PACKET = Heartbeat(
     is_leaving=True,
     wants_reply=True,
     ages=(Age(node_id("node3"), 0.25), Age(node_id("node4"), 1.5, is_leaving=True, is_fit=False)),
+    is_active=True,
 )
 
 
