@@ -20,16 +20,15 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
-
-import msgspec
+from typing import TypeVar
 
 from .errors import StoreBroken, StoreDamaged
 from .file import FileLock, broken, check_content, check_format, corrupt, create
 from .history import DEFAULT_BYTES, DEFAULT_CHANGES
 from .memory import MemoryStore
-from .records import Change, Facts, Key, Record, Write
-from .sealing import ENCRYPTED, Encryption, Unreadable
+from .records import Change, Key, Record, Write
+from .rows import INSERT, SELECT, VALUE, Rows, about
+from .sealing import Encryption, Unreadable
 from .state import Batch
 
 log = logging.getLogger(__name__)
@@ -38,22 +37,6 @@ T = TypeVar("T")
 
 # Writers to the file hold SQLite's own locks for moments only: a backup that begins, a shell.
 _BUSY_SECONDS = 5.0
-_VALUE, _FACTS = "value", "facts"
-
-
-class _StoredMetadata(msgspec.Struct, rename="camel"):
-    resource_version: str
-
-
-class _Stored(msgspec.Struct):
-    """The part of a value that is checked when it is loaded: complete JSON with the revision of its row."""
-
-    metadata: _StoredMetadata
-
-
-_decode_stored = msgspec.json.Decoder(_Stored).decode
-_encode_facts = msgspec.json.Encoder().encode
-_decode_facts = msgspec.json.Decoder(Facts).decode
 
 
 class Database:
@@ -65,10 +48,9 @@ class Database:
 
     def __init__(self, path: Path, encryption: Encryption | None = None) -> None:
         self._path = path
-        self._encryption = encryption
+        self._rows = Rows(path, encryption)
         self._damage: StoreDamaged | None = None
         self._lock: FileLock | None = None
-        self.stale: set[Key] = set()
         create(path)
         try:
             self._connection = sqlite3.connect(
@@ -82,6 +64,10 @@ class Database:
             self.close()
             raise
 
+    @property
+    def stale(self) -> set[Key]:
+        return self._rows.stale
+
     def _prepare(self) -> None:
         run = self._connection.execute
         check_format(self._connection, self._path)
@@ -89,7 +75,7 @@ class Database:
         try:
             run("PRAGMA journal_mode = WAL")
             run("PRAGMA synchronous = FULL")
-            if self._encryption is not None:
+            if self._rows.encryption is not None:
                 # Data that was plain before must not stay in free pages, nor in the journal of an earlier process.
                 run("PRAGMA secure_delete = ON")
                 run("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -100,44 +86,9 @@ class Database:
         """Return all objects and the revision of the newest write."""
         try:
             revision = check_content(self._connection, self._path)
-            rows = self._connection.execute("SELECT resource, namespace, name, revision, value, facts FROM objects")
-            return [self._record(*row) for row in rows], revision
+            return [self._rows.record(*row) for row in self._connection.execute(SELECT)], revision
         except sqlite3.Error as error:
             raise broken(self._path, error) from error
-
-    def _record(self, *row: Any) -> Record:
-        """Decode a row. Raises `StoreBroken` for one that `_row` cannot have written."""
-        resource, namespace, name, revision, value, facts = row
-        try:
-            key = msgspec.convert((resource, namespace, name), Key)
-            if self._encryption is not None or value[:1] == ENCRYPTED[:1]:
-                value, facts = self._unsealed(key, value, facts)
-            stored, version = _decode_facts(facts), _decode_stored(value).metadata.resource_version
-        except (msgspec.MsgspecError, UnicodeDecodeError, TypeError) as error:
-            raise corrupt(self._path, f"{resource} {namespace}/{name}: {error}") from error
-        if type(value) is not bytes or version != str(revision):
-            raise corrupt(self._path, f"{resource} {namespace}/{name} is not of revision {revision}")
-        return Record(key, revision, value, stored)
-
-    def _unsealed(self, key: Key, value: bytes, facts: bytes) -> tuple[bytes, bytes]:
-        """Return a stored value and its facts in plain form, and remember whether they are stale."""
-        if self._encryption is None:
-            if not value.startswith(ENCRYPTED):
-                return value, facts
-            raise StoreBroken(
-                f"the store {self._path} has encrypted objects ({key.resource}): "
-                "name the file of the keys with --encryption-provider-config"
-            )
-        sealing = self._encryption.of(key.resource)
-        if not sealing.is_current(value):
-            self.stale.add(key)
-        try:
-            return sealing.unseal(_about(key, _VALUE), value), sealing.unseal(_about(key, _FACTS), facts)
-        except Unreadable as error:
-            raise StoreBroken(
-                f"can't decrypt {key.resource} {key.namespace}/{key.name} in the store {self._path}: {error}: "
-                "add the key with which it was written to the encryption configuration"
-            ) from error
 
     def change_encryption(self, encryption: Encryption) -> None:
         """Use another encryption from the next write on, if it can decrypt every object. The file is not written to."""
@@ -147,14 +98,14 @@ class Database:
             for resource, namespace, name, value in rows:
                 key = Key(resource, namespace, name)
                 sealing = encryption.of(resource)
-                sealing.unseal(_about(key, _VALUE), value)
+                sealing.unseal(about(key, VALUE), value)
                 if not sealing.is_current(value):
                     stale.add(key)
         except Unreadable as error:
             raise StoreBroken(f"can't decrypt {resource} {namespace}/{name} in the store: {error}") from error
         except sqlite3.Error as error:
             raise broken(self._path, error) from error
-        self._encryption, self.stale = encryption, stale
+        self._rows = Rows(self._path, encryption, stale)
 
     def commit(self, changes: list[Change]) -> None:
         """Make the changes durable, all or none. A damaged file is not written to any more."""
@@ -187,21 +138,14 @@ class Database:
             [key for key, change in last.items() if change.type == "DELETED"],
         )
         self._connection.executemany(
-            "INSERT INTO objects (resource, namespace, name, revision, value, facts) VALUES (?, ?, ?, ?, ?, ?) "
+            f"{INSERT} "
             "ON CONFLICT DO UPDATE SET revision = excluded.revision, value = excluded.value, facts = excluded.facts",
-            [self._row(change.record) for change in last.values() if change.type != "DELETED"],
+            [self._rows.row(change.record) for change in last.values() if change.type != "DELETED"],
         )
         before, after = changes[0].record.revision - 1, changes[-1].record.revision
         found = self._connection.execute("UPDATE store SET revision = ? WHERE revision = ?", (after, before))
         if found.rowcount != 1:
             raise StoreBroken(f"{self._path} is no longer at revision {before}: another process wrote to it; restart")
-
-    def _row(self, record: Record) -> tuple[str, str, str, int, bytes, bytes]:
-        key, value, stored = record.key, record.value, _encode_facts(record.facts)
-        if self._encryption is not None:
-            sealing = self._encryption.of(key.resource)
-            value, stored = sealing.seal(_about(key, _VALUE), value), sealing.seal(_about(key, _FACTS), stored)
-        return (*key, record.revision, value, stored)
 
     def _forget_stale(self, changes: list[Change]) -> None:
         self.stale.difference_update(change.record.key for change in changes)
@@ -215,11 +159,6 @@ class Database:
         if self._lock is not None:
             self._lock.release()
             self._lock = None
-
-
-def _about(key: Key, part: str) -> bytes:
-    """Return what is authenticated with one of the two encrypted blobs of an object."""
-    return f"/registry/{key.resource}/{key.namespace}/{key.name}#{part}".encode()
 
 
 @dataclass(slots=True)
