@@ -3,6 +3,7 @@
 A request passes these layers from top to bottom. Imports have the same direction (contracts in pyproject.toml):
 
     serve                   opens files, sockets and the store; runs the server
+    stores                  opens a store on etcd; its backup and restoration
     build, bootstrap        connects the parts; creates the objects that every cluster has
     kubernetes_service      the Service `kubernetes`, whose endpoints are the servers alive
     server_leases           which servers of one store are alive

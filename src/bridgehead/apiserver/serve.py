@@ -21,7 +21,6 @@ import uvloop
 
 from bridgehead import heartbeat
 from bridgehead.heap import collect_rarely
-from bridgehead.media_types import JSON
 from bridgehead.objects.addresses import join_host_port
 from bridgehead.signing_keys import SigningKey, read_verification_keys
 from bridgehead.storage import Store, open_store
@@ -32,7 +31,7 @@ from .access.request_headers import RequestHeaders
 from .access.service_account_tokens import ISSUER, TokenSettings
 from .access.static_tokens import read_token_file
 from .bootstrap import ensure_system_objects, maintain_system_objects
-from .build import ApiSettings, api_schema, build_api
+from .build import ApiSettings, build_api
 from .certificate_files import CertificateFiles, CertificateFollower
 from .handlers.issuer import JWKS_PATH
 from .http.server import ApiServer, open_listeners, parse_address
@@ -47,6 +46,7 @@ from .registry.service_cidrs import ServiceCidrs
 from .resources import build_table
 from .server_identity import ServerIdentity
 from .server_leases import OnlyServer, ServerLeases
+from .stores import EtcdOptions, open_on_etcd
 from .streams.kubelet_access import KubeletTls
 
 if TYPE_CHECKING:
@@ -56,26 +56,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _LEAVE_SECONDS = 2.0  # until this server is no endpoint of the Service `kubernetes` any more
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EtcdOptions:
-    """Options of a store on etcd.
-
-    `media_type`: the form of built-in objects there. `storage_versions`: the release of Kubernetes whose versions of
-    the API they have, 1.36 or 1.20.
-    """
-
-    servers: tuple[str, ...]
-    prefix: str = "/registry"
-    ca_file: Path | None = None
-    cert_file: Path | None = None
-    key_file: Path | None = None
-    user: str = ""
-    password: str = ""
-    compaction_seconds: float = 300.0
-    media_type: str = JSON
-    storage_versions: str = "1.36"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,29 +198,9 @@ async def _open_store(
     options: ServeOptions, table: Sequence[Resource], encryption: Encryption | None
 ) -> tuple[Store, ServerLeases]:
     """Open the store, and return it with the leases of the servers that have it open."""
-    etcd = options.etcd
-    if etcd is None:
+    if options.etcd is None:
         return open_store(options.store, encryption), OnlyServer()
-    from bridgehead.storage.etcd import EtcdSettings, EtcdStoreOptions, open_etcd_store
-
-    from .storedobjects import STORAGE_VERSIONS, STORAGE_VERSIONS_1_20, StoredObjects, layout_of
-
-    settings = EtcdSettings(
-        endpoints=etcd.servers,
-        ca_file=etcd.ca_file,
-        cert_file=etcd.cert_file,
-        key_file=etcd.key_file,
-        user=etcd.user,
-        password=etcd.password,
-    )
-    versions = STORAGE_VERSIONS_1_20 if etcd.storage_versions == "1.20" else STORAGE_VERSIONS
-    codec = StoredObjects(table, api_schema(), etcd.media_type, versions)
-    store_options = EtcdStoreOptions(
-        lifetimes={"events": int(options.event_seconds)},
-        compaction_seconds=etcd.compaction_seconds,
-        encryption=encryption,
-    )
-    store = await open_etcd_store(settings, layout_of(table, etcd.prefix), codec, store_options)
+    store = await open_on_etcd(options.etcd, table, encryption, {"events": int(options.event_seconds)})
     return store, store.servers
 
 

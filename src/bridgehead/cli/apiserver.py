@@ -6,26 +6,28 @@ a token of --token-auth-file, or with a service account token that this server h
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from bridgehead.heap import no_collection
-from bridgehead.media_types import JSON, PROTOBUF
-from bridgehead.objects.times import parse_duration
 
+from .etcd_options import (
+    EtcdRows,
+    compaction_seconds,
+    etcd_options,
+    event_seconds,
+    event_ttl_row,
+    media_type_row,
+    storage_versions_row,
+)
 from .failures import reporting_failures
 from .flags import as_flags
-from .groups import ADMISSION, AGGREGATION, AUDITING, AUTHENTICATION, KUBELETS, SERVING, STORAGE
+from .groups import ADMISSION, AGGREGATION, AUDITING, AUTHENTICATION, ETCD, KUBELETS, SERVING, STORAGE
 from .options import REQUIRED, option, verbosity_row
-
-if TYPE_CHECKING:
-    from bridgehead.apiserver.serve import EtcdOptions
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(EtcdRows):
     tls_cert_file: Path = option(REQUIRED, SERVING, "Certificate to serve with (PEM).")
     tls_private_key_file: Path = option(REQUIRED, SERVING, "Private key of the serving certificate (PEM).")
     service_account_key_file: list[Path] = option(
@@ -65,28 +67,13 @@ class Options:
     client_ca_file: Path | None = option(None, AUTHENTICATION, "CA of client certificates (PEM).")
     token_auth_file: Path | None = option(None, AUTHENTICATION, 'CSV: token,user,uid,"group1,group2".')
     store: str = option("", STORAGE, "Store of the objects: memory (default), or sqlite:///PATH.")
-    etcd_servers: list[str] = option(
-        (), STORAGE, "URLs of etcd's members, separated by commas, in place of --store: https://HOST:2379."
-    )
-    etcd_prefix: str = option("/registry", STORAGE, "Prefix of the objects' keys in etcd.")
-    etcd_cafile: Path | None = option(None, STORAGE, "CA of etcd's certificates (PEM).")
-    etcd_certfile: Path | None = option(None, STORAGE, "Client certificate for etcd (PEM).")
-    etcd_keyfile: Path | None = option(None, STORAGE, "Private key of the client certificate for etcd (PEM).")
-    etcd_username: str = option("", STORAGE, "User in etcd, if it authenticates users by passwords.")
-    etcd_password_file: Path | None = option(None, STORAGE, "File with the password of --etcd-username.")
     etcd_compaction_interval: str = option(
-        "5m", STORAGE, "Interval between compactions of etcd's history, as a duration; 0: never."
+        "5m", ETCD, "Interval between compactions of etcd's history, as a duration; 0: never."
     )
-    storage_media_type: str = option(
-        JSON,
-        STORAGE,
-        "Form of built-in objects in etcd: application/json, or application/vnd.kubernetes.protobuf.",
-    )
-    storage_versions: str = option(
-        "1.36", STORAGE, "Release whose API versions objects have in etcd: 1.36, or 1.20 for a kube-apiserver of 1.20."
-    )
-    event_ttl: str = option("1h", STORAGE, "Time for which Events are kept, as a duration.")
-    encryption_provider_config: Path | None = option(None, STORAGE, "EncryptionConfiguration for the store's file.")
+    storage_media_type: str = media_type_row()
+    storage_versions: str = storage_versions_row()
+    event_ttl: str = event_ttl_row()
+    encryption_provider_config: Path | None = option(None, STORAGE, "EncryptionConfiguration for the stored objects.")
     encryption_provider_config_automatic_reload: bool = option(
         False, STORAGE, "Read the EncryptionConfiguration again when it changes."
     )
@@ -173,8 +160,14 @@ def command(options: Options) -> None:
             jwks_uri=options.service_account_jwks_uri,
             flags=as_flags(vars(options)),
             store=options.store or "memory",
-            etcd=_etcd(options),
-            event_seconds=_seconds("--event-ttl", options.event_ttl),
+            etcd=etcd_options(
+                options,
+                options.store,
+                compaction_seconds=compaction_seconds(options.etcd_compaction_interval),
+                media_type=options.storage_media_type,
+                storage_versions=options.storage_versions,
+            ),
+            event_seconds=event_seconds(options.event_ttl),
             encryption=options.encryption_provider_config,
             reloads_encryption=options.encryption_provider_config_automatic_reload,
             audit_policy=options.audit_policy_file,
@@ -217,39 +210,3 @@ def _port_range(text: str) -> tuple[int, int]:
     if not dash or not first.isdigit() or not last.isdigit() or not 0 < int(first) <= int(last) < 65536:
         raise ValueError(f"--service-node-port-range {text!r} is not FIRST-LAST")
     return int(first), int(last)
-
-
-def _etcd(options: Options) -> EtcdOptions | None:
-    """Return the options of etcd, None for another store. Raises ValueError."""
-    servers = _names(",".join(options.etcd_servers))
-    if not servers:
-        return None
-    if options.store:
-        raise ValueError("--store and --etcd-servers exclude each other: name one store")
-    from bridgehead.apiserver.serve import EtcdOptions
-
-    return EtcdOptions(
-        servers=servers,
-        prefix=options.etcd_prefix,
-        ca_file=options.etcd_cafile,
-        cert_file=options.etcd_certfile,
-        key_file=options.etcd_keyfile,
-        user=options.etcd_username,
-        password=options.etcd_password_file.read_text().strip() if options.etcd_password_file else "",
-        compaction_seconds=_seconds("--etcd-compaction-interval", options.etcd_compaction_interval),
-        media_type=_one_of("--storage-media-type", options.storage_media_type, (JSON, PROTOBUF)),
-        storage_versions=_one_of("--storage-versions", options.storage_versions, ("1.36", "1.20")),
-    )
-
-
-def _one_of(name: str, value: str, allowed: Sequence[str]) -> str:
-    if value not in allowed:
-        raise ValueError(f"{name} {value!r} is not one of {', '.join(allowed)}")
-    return value
-
-
-def _seconds(name: str, duration: str) -> float:
-    try:
-        return parse_duration(duration)
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from None

@@ -2,39 +2,84 @@
 
 The replaced store is kept beside the new one, with the suffix `.old`. A running cluster is refused. Revisions continue
 above all earlier ones, so clients that still watch list again.
+
+With --etcd-servers, the objects are written to etcd, below an --etcd-prefix that has no keys yet. API servers refuse to
+start there until all objects are written. Clients of the former store have to be restarted if its revision is above
+etcd's.
 """
 
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from bridgehead.lab import state_directories
 from bridgehead.lab.errors import AlreadyRunning
 
-from .lab_options import DEFAULT_NAME, Name, StateDir, options_of
-from .parsing import path
-from .store_copies import Progress, StoreOption, describe, lab_unless, reporting_store_errors, store_of
+from .etcd_options import etcd_options, event_seconds, event_ttl_row, media_type_row, storage_versions_row
+from .lab_options import DEFAULT_NAME, options_of
+from .options import REQUIRED, argument
+from .store_copies import (
+    CopyRows,
+    Progress,
+    describe,
+    encryption_of,
+    lab_unless,
+    reporting_store_errors,
+    store_of,
+)
+
+if TYPE_CHECKING:
+    from bridgehead.apiserver.stores import EtcdOptions
 
 
-def command(
-    file: Annotated[Path, typer.Argument(metavar="FILE", parser=path, help="Backup to read.")],
-    name: Name = None,
-    state_dir: StateDir = None,
-    store: StoreOption = "",
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Options(CopyRows):
+    file: Path = argument(REQUIRED, "Backup to read.", metavar="FILE")
+    storage_media_type: str = media_type_row()
+    storage_versions: str = storage_versions_row()
+    event_ttl: str = event_ttl_row()
+
+
+def command(options: Options) -> None:
+    with reporting_store_errors():
+        etcd = etcd_options(
+            options,
+            options.store,
+            media_type=options.storage_media_type,
+            storage_versions=options.storage_versions,
+        )
+        if etcd is None:
+            _restore_file(options)
+        else:
+            _restore_etcd(options, etcd)
+
+
+def _restore_file(options: Options) -> None:
     from bridgehead.storage.copies import restore
 
-    with reporting_store_errors():
-        files = lab_unless(store, name, state_dir)
-        target = store_of(files, store)
-        if files and state_directories.is_running(files):
-            stop = f"`bridgehead down{options_of(name, state_dir)}`"
-            lab = state_directories.find_name(files, name or DEFAULT_NAME)
-            raise AlreadyRunning(f"the lab {lab!r} is running: stop it first with {stop}")
-        copied = restore(file, target, Progress("restore"))
-        kept = f" The former store is {copied.kept}." if copied.kept else ""
-        sys.stdout.write(f"Restored {target}: {describe(copied)}.{kept}\n")
+    files = lab_unless(options.store, options.name, options.state_dir)
+    target = store_of(files, options.store)
+    if files and state_directories.is_running(files):
+        stop = f"`bridgehead down{options_of(options.name, options.state_dir)}`"
+        lab = state_directories.find_name(files, options.name or DEFAULT_NAME)
+        raise AlreadyRunning(f"the lab {lab!r} is running: stop it first with {stop}")
+    copied = restore(options.file, target, Progress("restore"))
+    kept = f" The former store is {copied.kept}." if copied.kept else ""
+    sys.stdout.write(f"Restored {target}: {describe(copied)}.{kept}\n")
+
+
+def _restore_etcd(options: Options, etcd: EtcdOptions) -> None:
+    from bridgehead.apiserver.stores import restore_etcd
+
+    ttl = event_seconds(options.event_ttl)
+    restored = restore_etcd(etcd, encryption_of(options), options.file, Progress("restore"), ttl)
+    wait = ""
+    if restored.former_revision > restored.copied.revision:
+        wait = (
+            f" The revision of the backup is {restored.former_revision}: restart clients that watch the former store,"
+            " which would wait for it."
+        )
+    sys.stdout.write(f"Restored {etcd.prefix} in etcd: {describe(restored.copied)}.{wait}\n")

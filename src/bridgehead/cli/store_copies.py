@@ -1,26 +1,39 @@
-"""Parts of the commands `backup` and `restore`: the choice of the store, progress, errors."""
+"""Parts of the commands `backup` and `restore`: their options, the choice of the store, progress, errors."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from bridgehead.lab import state_directories
 from bridgehead.lab.plan import LabFiles
 
-from .lab_options import find_lab, reporting_errors
+from .etcd_options import EtcdRows
+from .groups import OPTIONS
+from .lab_options import find_lab, name_row, reporting_errors, state_dir_row
+from .options import option
 
 if TYPE_CHECKING:
     from bridgehead.storage.copies import Copied
+    from bridgehead.storage.sealing import Encryption
 
-StoreOption = Annotated[
-    str, typer.Option("--store", help="Store of an API server, sqlite:///PATH or PATH, instead of a lab's.")
-]
+
+@dataclass(frozen=True, kw_only=True)
+class CopyRows(EtcdRows):
+    """The options of both commands."""
+
+    name: str | None = name_row()
+    state_dir: Path | None = state_dir_row()
+    store: str = option("", OPTIONS, "Store of an API server, sqlite:///PATH or PATH, instead of a lab's.")
+    encryption_provider_config: Path | None = option(
+        None, OPTIONS, "EncryptionConfiguration of the API servers, for a store on etcd with encrypted objects."
+    )
 
 
 def lab_unless(store: str, name: str | None, state_dir: Path | None) -> LabFiles | None:
@@ -39,15 +52,24 @@ def store_of(files: LabFiles | None, store: str) -> Path:
     return files.store
 
 
+def encryption_of(rows: CopyRows) -> Encryption | None:
+    """Return the encryption of the objects in etcd. Raises OSError, ValueError."""
+    if rows.encryption_provider_config is None:
+        return None
+    from bridgehead.storage.encryption import read_encryption
+
+    return read_encryption(rows.encryption_provider_config)
+
+
 @contextmanager
 def reporting_store_errors() -> Iterator[None]:
-    """Print an error of the lab or of the store as one line, and exit with code 1."""
+    """Print an error of the lab, of the store or of an option's value as one line, and exit with code 1."""
     from bridgehead.storage import StorageError
 
     with reporting_errors():
         try:
             yield
-        except StorageError as error:
+        except (StorageError, ValueError) as error:
             sys.stderr.write(f"bridgehead: {error}\n")
             raise typer.Exit(1) from error
 

@@ -1,7 +1,10 @@
-"""Copies of a SQLite store: `back_up` makes one, also of a store in use; `restore` replaces a store by one.
+"""Copies of stores: `back_up` makes one of a SQLite store, also in use; `restore` replaces such a store by one.
 
-A copy is one SQLite file of one moment, without a journal beside it. Encrypted objects stay encrypted in it, so a copy
-needs no key, and is read with the keys of its store. Both functions check a copy completely before it gets its name.
+A copy is one SQLite file of one moment, without a journal beside it, whatever store it comes from. Objects that are
+encrypted in a SQLite store stay encrypted in its copy, so these functions need no key, and the copy is read with the
+keys of its store. Both functions check a copy completely before it gets its name.
+
+`new_copy` and `open_copy` write and read copies object by object, for the store on etcd (`etcd.copies`).
 """
 
 from __future__ import annotations
@@ -10,12 +13,15 @@ import contextlib
 import os
 import sqlite3
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from .errors import StoreBroken, StoreDamaged
-from .file import FileLock, broken, check_content, check_format, corrupt, give_to_owner
+from .file import FileLock, broken, check_content, check_format, corrupt, give_to_owner, initialize
+from .records import Record
+from .rows import INSERT, SELECT, Rows
+from .sealing import Encryption
 
 # Pages that are copied between two calls of `on_progress`; 4 MiB.
 _STEP_PAGES = 1024
@@ -25,7 +31,7 @@ _REVISION_STEP = 1_000_000_000
 _BUSY_SECONDS = 5.0
 
 OnProgress = Callable[[int, int], None]
-"""Called with the pages copied so far, and all of them."""
+"""Called with the pages or objects copied so far, and all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +62,7 @@ def restore(copy: Path, store: Path, on_progress: OnProgress) -> Copied:
 
     Raises `StoreBroken` for a file that is not a complete store, and for a store in use.
     """
-    if not copy.is_file():
-        raise StoreBroken(f"there is no backup {copy}")
-    if not _is_store(copy):
-        raise StoreDamaged(f"{copy} is damaged, or not a backup of `bridgehead backup` that this version can read")
+    _check_copy(copy)
     with contextlib.ExitStack() as stack:
         stack.callback(FileLock(store).release)
         if store.exists() and copy.samefile(store):
@@ -77,12 +80,85 @@ def restore(copy: Path, store: Path, on_progress: OnProgress) -> Copied:
     return Copied(copied.objects, copied.revision, copied.size_bytes, kept)
 
 
-def _check_replaceable(target: Path, store: Path) -> None:
+class NewCopy:
+    """A copy that is being written. It gets its name by `finish`."""
+
+    def __init__(self, connection: sqlite3.Connection, new: Path, target: Path, encryption: Encryption | None) -> None:
+        self._connection = connection
+        self._new = new
+        self._target = target
+        self._rows = Rows(target, encryption)
+
+    def add(self, records: Sequence[Record]) -> None:
+        self._connection.executemany(INSERT, [self._rows.row(record) for record in records])
+
+    def finish(self, revision: int) -> Copied:
+        """Complete the copy of a store with this revision. Raises `StoreBroken`."""
+        try:
+            self._connection.execute("UPDATE store SET revision = ?", (revision,))
+            self._connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise broken(self._target, error) from error
+        copied = _check(self._new, self._target)
+        os.replace(self._new, self._target)
+        _sync_directory(self._target)
+        return copied
+
+
+@contextlib.contextmanager
+def new_copy(target: Path, encryption: Encryption | None) -> Iterator[NewCopy]:
+    """Yield a new copy for `target`, which is replaced if it is a copy already. Raises `StoreBroken`.
+
+    Objects get the form that a SQLite store with this encryption gives them.
+    """
+    _check_replaceable(target, None)
+    with _new_file(target) as new:
+        try:
+            initialize(new)
+            with contextlib.closing(sqlite3.connect(new, isolation_level=None)) as connection:
+                connection.execute("BEGIN")
+                yield NewCopy(connection, new, target, encryption)
+        except sqlite3.Error as error:
+            raise broken(target, error) from error
+
+
+class OpenCopy:
+    """A copy that is being read: its objects, the revision of its store, its size."""
+
+    def __init__(self, connection: sqlite3.Connection, path: Path, encryption: Encryption | None) -> None:
+        self.revision = check_content(connection, path)
+        (self.objects,) = connection.execute("SELECT count(*) FROM objects").fetchone()
+        self.size_bytes = path.stat().st_size
+        self._connection = connection
+        self._rows = Rows(path, encryption)
+
+    def records(self, first: str) -> Iterator[Record]:
+        """Yield all objects, those of the resource `first` before the others. Raises `StoreBroken`."""
+        for row in self._connection.execute(f"{SELECT} ORDER BY resource <> ?, rowid", (first,)):
+            yield self._rows.record(*row)
+
+
+@contextlib.contextmanager
+def open_copy(copy: Path, encryption: Encryption | None) -> Iterator[OpenCopy]:
+    """Yield a copy after a check of its pages and rows. Raises `StoreBroken`."""
+    _check_copy(copy)
+    with _reading(copy) as connection:
+        yield OpenCopy(connection, copy, encryption)
+
+
+def _check_copy(copy: Path) -> None:
+    if not copy.is_file():
+        raise StoreBroken(f"there is no backup {copy}")
+    if not _is_store(copy):
+        raise StoreDamaged(f"{copy} is damaged, or not a backup of `bridgehead backup` that this version can read")
+
+
+def _check_replaceable(target: Path, store: Path | None) -> None:
     if not target.exists():
         return
     if not target.is_file():
         raise StoreBroken(f"{target} is not a file: choose another path for the backup")
-    if target.samefile(store):
+    if store is not None and target.samefile(store):
         raise StoreBroken(f"{target} is the store itself: choose another path for the backup")
     if target.stat().st_size and not _is_store(target):
         raise StoreBroken(f"{target} exists and is not a backup: choose another path, or remove it")

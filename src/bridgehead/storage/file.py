@@ -83,14 +83,19 @@ def create(path: Path) -> None:
         with tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as directory:
             new = Path(directory) / path.name
             os.close(os.open(new, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-            with contextlib.closing(sqlite3.connect(new, isolation_level=None)) as connection:
-                connection.executescript(_SCHEMA)
+            initialize(new)
             with contextlib.suppress(FileExistsError):  # another process was faster
                 os.link(new, path)
     except OSError as error:
         raise StoreBroken(f"can't create the store {path}: {error.strerror}: choose another path") from error
     except sqlite3.Error as error:
         raise broken(path, error) from error
+
+
+def initialize(new: Path) -> None:
+    """Make an empty file a store without objects. Raises sqlite3.Error."""
+    with contextlib.closing(sqlite3.connect(new, isolation_level=None)) as connection:
+        connection.executescript(_SCHEMA)
 
 
 def check_format(connection: sqlite3.Connection, path: Path) -> None:

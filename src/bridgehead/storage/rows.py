@@ -36,7 +36,7 @@ _decode_facts = msgspec.json.Decoder(Facts).decode
 
 
 class Rows:
-    """Conversion of a file's rows. `path` is for errors. `stale` are objects with another form than `row` gives them."""
+    """Conversion of the rows of the file `path`. `stale` are objects with another form than `row` gives them."""
 
     def __init__(self, path: Path, encryption: Encryption | None, stale: set[Key] | None = None) -> None:
         self.encryption = encryption

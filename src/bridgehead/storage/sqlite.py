@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from .errors import StoreBroken, StoreDamaged
-from .file import FileLock, broken, check_content, check_format, corrupt, create
+from .file import FileLock, broken, check_content, check_format, create
 from .history import DEFAULT_BYTES, DEFAULT_CHANGES
 from .memory import MemoryStore
 from .records import Change, Key, Record, Write

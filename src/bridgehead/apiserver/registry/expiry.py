@@ -54,6 +54,14 @@ def last_occurrence(event: bytes) -> float:
     return max((parse_time(time) for time in times if time), default=0.0)
 
 
+def seconds_left(event: bytes, seconds: float, now: float) -> float:
+    """Return what is left of an Event's lifetime of `seconds`; 0 or less for one that is over."""
+    try:
+        return last_occurrence(event) + seconds - now
+    except (ValueError, msgspec.DecodeError):
+        return 0.0
+
+
 def _is_expired(event: bytes, oldest: float) -> bool:
     try:
         return last_occurrence(event) < oldest

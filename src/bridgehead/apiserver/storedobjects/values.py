@@ -44,7 +44,7 @@ def without_version(obj: JsonObject) -> JsonObject:
 def named(obj: JsonObject, *, namespaced: bool) -> None:
     """Drop what is never stored from an object. Raises `Undecodable` for one without a name or a namespace.
 
-    Names need not be those of the key: as in Kubernetes, those of the object count.
+    The store compares them with those of the key.
     """
     metadata = obj.setdefault("metadata", {})
     for name in _NEVER_STORED:

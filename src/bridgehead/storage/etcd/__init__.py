@@ -5,6 +5,9 @@
     following     etcd's content and changes, from the start and through failures
     freshness     reads that see all that was acknowledged before them
     transactions  writes as etcd's comparisons and operations
+    area          the layout of the keys below the prefix, and unfinished restores
+    copies        backups, and their restoration
+    foreign_keys  keys below the prefix that are no object's
     claims        addresses and ports that one object holds, as keys of etcd
     health        what is wrong with etcd
     patience      waiting for etcd while it elects a leader, and its errors as the store's

@@ -21,6 +21,10 @@ class Undecodable(StorageError):
         super().__init__(shown)
 
 
+class Undecryptable(Undecodable):
+    """A stored value that no configured key decrypts."""
+
+
 class ObjectCodec(Protocol):
     """Converts objects to the bytes that etcd stores, in the storage version of their kinds, and back.
 

@@ -23,6 +23,7 @@ from bridgehead.storage.records import Change, Create, Delete, Facts, JsonObject
 from bridgehead.storage.sealing import Encryption
 from bridgehead.storage.state import as_of, encode
 
+from .area import enter
 from .claims import repair_claims
 from .client import errors
 from .client.errors import EtcdError
@@ -31,9 +32,10 @@ from .client.records import Event
 from .codec import ObjectCodec, Undecodable
 from .compaction import compact_periodically
 from .following import Entry, Follower
+from .foreign_keys import ForeignKeys
 from .freshness import Freshness
 from .health import Health
-from .layout import Layout
+from .layout import DEFINITIONS, Layout
 from .leases import Leases
 from .options import EtcdStoreOptions
 from .patience import patiently, store_error
@@ -43,8 +45,6 @@ from .transactions import Plan, plan
 
 log = logging.getLogger(__name__)
 
-# The codec needs definitions before the objects that they define.
-_DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
 # Attempts of one write, of which each fails only when another program has changed one of its keys.
 _ATTEMPTS = 50
 _REPAIR_SECONDS = 180.0
@@ -74,16 +74,19 @@ class EtcdStore(MemoryStore):
         self._freshness = Freshness(client, layout.own_prefix())
         self._health = Health(client, layout.own_prefix())
         self._leases = Leases(client)
-        definitions = layout.resource_prefix(_DEFINITIONS)
+        definitions = layout.resource_prefix(DEFINITIONS)
         self._follower = Follower(client, layout.prefix, definitions, self)
         # Writes on their way, and objects that can't be decoded, by their etcd keys.
         self._expected: dict[bytes, list[_Expected]] = {}
         self.unreadable: dict[bytes, str] = {}
         self._crash: str | None = None
+        self._foreign_keys = ForeignKeys(layout)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def open(self) -> None:
-        """Read the objects and the newest changes, and follow etcd from there. Raises `EtcdError`."""
+        """Read the objects and the newest changes, and follow etcd from there. Raises `EtcdError`, `StoreBroken`."""
+        await self._client.check_endpoints()
+        await enter(self._client, self.layout)
         await self._follower.load()
         self._spawn(self._follower.run())
         self._spawn(self._freshness.run(self._follower.request_progress))
@@ -135,6 +138,7 @@ class EtcdStore(MemoryStore):
         """Return the object of an entry; None for what is no object, and for what can't be decoded."""
         key = self.layout.object_key(entry.key)
         if key is None:
+            self._foreign_keys.see(entry.key)
             return None
         for expected in self._expected.get(entry.key, ()):
             if expected.stored == entry.value:
@@ -145,7 +149,9 @@ class EtcdStore(MemoryStore):
             obj, facts = self._form.decode(key, entry.value)
         except Exception as error:  # noqa: BLE001 - one object must not keep all others away
             why = str(error) if isinstance(error, Undecodable) else repr(error)
-            log.error("cannot decode %s in etcd, so it is not served: %s", entry.key.decode(errors="replace"), why)
+            if self.unreadable.get(entry.key) != why:
+                name = entry.key.decode(errors="replace")
+                log.error("cannot decode %s in etcd, so it is not served: %s", name, why)
             self.unreadable[entry.key] = why
             return None
         self.unreadable.pop(entry.key, None)
@@ -189,6 +195,7 @@ class EtcdStore(MemoryStore):
         """Return what an event does to an object; None if it is about something else."""
         key = self.layout.object_key(etcd_key)
         if key is None:
+            self._foreign_keys.see(etcd_key)
             return None
         current = self._state.get(key)
         record = None if value is None else self.decode(Entry(etcd_key, value, revision))

@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable
 
 from bridgehead.storage.errors import StoreBroken
 
-from .client.errors import EtcdError
+from .client.errors import EtcdError, NoSpace
 from .client.etcd_client import EtcdClient
 from .client.requests import put
 from .client.versions import has_reliable_progress
@@ -100,8 +100,12 @@ class Freshness:
     async def _ask(self, request_progress: Callable[[], Awaitable[None]]) -> None:
         if has_reliable_progress((await self._client.status()).version):
             await request_progress()
-        else:
+            return
+        try:
             await self._client.txn([], [put(self._mark, b"")])
+        except NoSpace:
+            # Only deletions are possible now, so a notification can hardly be ahead of anything.
+            await request_progress()
 
     def close(self) -> None:
         for _, _, waiting in self._waiting:

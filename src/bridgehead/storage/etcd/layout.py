@@ -17,6 +17,8 @@ from collections.abc import Mapping
 from bridgehead.storage.records import Key
 
 DEFAULT_PREFIX = "/registry"
+# The definitions of custom resources, which a codec needs before their objects.
+DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
 
 _OWN = "bridgehead"
 # Paths that are not the resource's plural. Kubernetes stores no ComponentStatuses.
@@ -27,7 +29,7 @@ _PATHS = {
     "nodes": "minions",
     "replicationcontrollers": "controllers",
     "ingresses.networking.k8s.io": "ingress",
-    "customresourcedefinitions.apiextensions.k8s.io": "apiextensions.k8s.io/customresourcedefinitions",
+    DEFINITIONS: "apiextensions.k8s.io/customresourcedefinitions",
     "apiservices.apiregistration.k8s.io": "apiregistration.k8s.io/apiservices",
 }
 
@@ -47,6 +49,11 @@ class Layout:
         self._ids = {path: resource for resource, path in self._paths.items()}
         if len(self._ids) < len(self._paths):
             raise ValueError("two resources have the same path")
+
+    @property
+    def shown(self) -> str:
+        """The prefix for messages, without a slash at its end."""
+        return self.prefix.decode().rstrip("/") or "/"
 
     def own_prefix(self) -> bytes:
         """Return the prefix of the keys that Kubernetes does not have."""

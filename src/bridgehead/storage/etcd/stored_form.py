@@ -5,7 +5,7 @@ from __future__ import annotations
 from bridgehead.storage.records import Facts, JsonObject, Key
 from bridgehead.storage.sealing import ENCRYPTED, Encryption, Unreadable
 
-from .codec import ObjectCodec, Undecodable
+from .codec import ObjectCodec, Undecodable, Undecryptable
 from .layout import Layout
 
 
@@ -26,19 +26,24 @@ class StoredForm:
 
     def decode(self, key: Key, stored: bytes) -> tuple[JsonObject, Facts]:
         """Return an object without resourceVersion, and its facts. Raises `Undecodable`."""
-        return self._codec.decode(key, self.unseal(key, stored))
+        obj, facts = self._codec.decode(key, self.unseal(key, stored))
+        metadata = obj["metadata"]
+        named = (metadata.get("namespace") or "", metadata["name"])
+        if named != (key.namespace, key.name):
+            raise Undecodable(f"it is the object {'/'.join(filter(None, named))!r} by its metadata")
+        return obj, facts
 
     def unseal(self, key: Key, stored: bytes) -> bytes:
         """Return the plain bytes of a stored value, and remember whether it is to be encrypted otherwise."""
         if self._encryption is None:
             if stored.startswith(ENCRYPTED):
-                raise Undecodable("it is encrypted: name the file of the keys with --encryption-provider-config")
+                raise Undecryptable("it is encrypted: name the file of the keys with --encryption-provider-config")
             return stored
         sealing = self._encryption.of(key.resource)
         try:
             plain = sealing.unseal(self._layout.etcd_key(key), stored)
         except Unreadable as error:
-            raise Undecodable(f"it can't be decrypted: {error}") from error
+            raise Undecryptable(f"it can't be decrypted: {error}") from error
         if sealing.is_current(stored):
             self.stale.discard(key)
         else:

@@ -155,6 +155,10 @@ class EtcdClient:
         status: Status = await self._repeatable(lambda c: c.status(self._timeout))
         return status
 
+    async def check_endpoints(self) -> None:
+        """Ask all endpoints for their cluster. Raises `ForeignCluster` if those that answer are not of one."""
+        await self._members.check_clusters()
+
     async def alarms(self) -> list[Alarm]:
         """Return the alarms of all members."""
         request = pb.AlarmRequest(action=pb.AlarmRequest.GET)

@@ -101,6 +101,21 @@ class Members:
             )
         self._cluster_id = status.cluster_id
 
+    async def check_clusters(self) -> None:
+        """Raise `ForeignCluster` if endpoints are of different clusters. An endpoint that does not answer may be."""
+        if len(self.endpoints) < 2:
+            return
+        answers = await asyncio.gather(
+            *(self.status(endpoint.url) for endpoint in self.endpoints), return_exceptions=True
+        )
+        found = [answer for answer in answers if isinstance(answer, Status)]
+        for status in found[1:]:
+            if status.cluster_id != found[0].cluster_id:
+                raise ForeignCluster(
+                    f"etcd at {found[0].endpoint} belongs to the cluster {found[0].cluster_id:x}, and the one at"
+                    f" {status.endpoint} to {status.cluster_id:x}; correct the endpoints"
+                )
+
     async def status(self, url: str) -> Status:
         """Return the status of one member, also of one that cannot be used. Raises `EtcdError`."""
         endpoint = next((endpoint for endpoint in self.endpoints if endpoint.url == url), None)
