@@ -97,9 +97,12 @@ def definition() -> dict[str, Any]:
         "storage": True,
         "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
     }
+    condition = {"type": "Established", "status": "True", "reason": "InitialNamesAccepted", "message": "accepted"}
+    condition["lastTransitionTime"] = "2026-01-01T00:00:00Z"
     names = {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"}
     spec = {"group": "example.com", "scope": "Namespaced", "names": names, "versions": [version]}
-    return obj("CustomResourceDefinition", WIDGETS, "apiextensions.k8s.io/v1", "", spec=spec)
+    status = {"acceptedNames": names, "conditions": [condition], "storedVersions": ["v1"]}
+    return obj("CustomResourceDefinition", WIDGETS, "apiextensions.k8s.io/v1", "", spec=spec, status=status)
 
 
 SERVICE = obj(
