@@ -31,7 +31,7 @@ DEADLINE = 100.0
 
 @pytest.fixture(scope="module")
 def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdCluster]:
-    options = {"max-request-bytes": 2**24}
+    options: dict[str, object] = {"max-request-bytes": 2**24}
     with EtcdCluster(tmp_path_factory.mktemp("etcd"), options=options).running() as cluster:
         yield cluster
 
@@ -249,11 +249,11 @@ def test_a_full_database(tmp_path: Path) -> None:
             api.read("/readyz")
             _fill(api)
             assert _status(api, _create, "later") == (500, "etcdctl alarm disarm")
-            assert json.loads(api.read("/api/v1/namespaces", token="admin-token"))["items"]
             wait_until(lambda: _failed_check(api))
+            _delete_and_watch(api, "filling-0")
             # A server that starts now serves what is there.
             assert api.stop() == 0
-            api.probe = "/livez/ping"
+            api.probe = "/version"
             api.start()
             assert json.loads(api.read("/api/v1/namespaces", token="admin-token"))["items"]
             _free(small)
@@ -270,6 +270,20 @@ def _create(api: ServerProcess, name: str, text: str = "") -> None:
     )
     with urllib.request.urlopen(request, context=api.context(), timeout=DEADLINE):
         pass
+
+
+def _delete_and_watch(api: ServerProcess, name: str) -> None:
+    """Delete an object, which a full etcd allows: reads and watches show it."""
+    path = "/api/v1/namespaces/default/configmaps"
+    before = json.loads(api.read(f"{path}?limit=1", token="admin-token"))["metadata"]["resourceVersion"]
+    headers = {"Authorization": "Bearer admin-token"}
+    request = urllib.request.Request(f"{api.url}{path}/{name}", headers=headers, method="DELETE")
+    with urllib.request.urlopen(request, context=api.context(), timeout=DEADLINE):
+        pass
+    seen = api.read(f"{path}?watch=1&resourceVersion={before}&timeoutSeconds=1", token="admin-token")
+    assert [json.loads(line)["type"] for line in seen.splitlines()] == ["DELETED"]
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        api.read(f"{path}/{name}", token="admin-token")
 
 
 def _fill(api: ServerProcess) -> None:

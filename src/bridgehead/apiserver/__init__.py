@@ -9,6 +9,7 @@ A request passes these layers from top to bottom. Imports have the same directio
     server_leases           which servers of one store are alive
     server_identity         the Lease of a server's identity
     certificate_files       the server's certificates, and reloading of those that change
+    clock_skew              warnings about other servers' clocks
     app, exchange           the ASGI application: one request, from its bytes to its answer
     proxying/               requests that go on to other servers: pods, services, nodes, aggregated APIs
     handlers/   streams/    answers: objects, reviews, discovery, OpenAPI; requests that go on to a pod's kubelet

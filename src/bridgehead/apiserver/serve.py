@@ -33,6 +33,7 @@ from .access.static_tokens import read_token_file
 from .bootstrap import ensure_system_objects, maintain_system_objects
 from .build import ApiSettings, build_api
 from .certificate_files import CertificateFiles, CertificateFollower
+from .clock_skew import ClockSkew
 from .handlers.issuer import JWKS_PATH
 from .http.server import ApiServer, open_listeners, parse_address
 from .kubernetes_service import KubernetesService, leave_in_time
@@ -174,6 +175,7 @@ async def _serve(options: ServeOptions) -> None:
                     tasks.create_task(parts.aggregator.run()),
                     tasks.create_task(maintain_system_objects(parts.registry, kubernetes)),
                     tasks.create_task(identity.run()),
+                    tasks.create_task(ClockSkew(parts.registry, settings.address).run()),
                 ]
                 if options.reloads_encryption and options.encryption and isinstance(store, EncryptedStore):
                     from bridgehead.storage.encryption import follow_encryption

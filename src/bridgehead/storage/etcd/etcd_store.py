@@ -71,7 +71,7 @@ class EtcdStore(MemoryStore):
         self._codec = codec
         self._options = options
         self._form = StoredForm(layout, codec, options.encryption)
-        self._freshness = Freshness(client, layout.own_prefix())
+        self._freshness = Freshness(client, layout.prefix, layout.own_prefix())
         self._health = Health(client, layout.own_prefix())
         self._leases = Leases(client)
         definitions = layout.resource_prefix(DEFINITIONS)

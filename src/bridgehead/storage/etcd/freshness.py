@@ -22,7 +22,7 @@ from bridgehead.storage.errors import StoreBroken
 
 from .client.errors import EtcdError, NoSpace
 from .client.etcd_client import EtcdClient
-from .client.requests import put
+from .client.requests import prefix_end, put
 from .client.versions import has_reliable_progress
 
 log = logging.getLogger(__name__)
@@ -34,10 +34,14 @@ _WAIT_SECONDS = 10.0
 
 
 class Freshness:
-    """The revision that has been shown, and those who wait for one. `own_prefix` is where this project may write."""
+    """The revision that has been shown of the keys below `prefix`, and those who wait for one.
 
-    def __init__(self, client: EtcdClient, own_prefix: bytes) -> None:
+    `own_prefix` is where this project may write.
+    """
+
+    def __init__(self, client: EtcdClient, prefix: bytes, own_prefix: bytes) -> None:
         self._client = client
+        self._prefix = prefix
         self._mark = own_prefix + b"mark"
         self._revision = 0
         self._order = itertools.count()
@@ -104,8 +108,17 @@ class Freshness:
         try:
             await self._client.txn([], [put(self._mark, b"")])
         except NoSpace:
-            # Only deletions are possible now, so a notification can hardly be ahead of anything.
-            await request_progress()
+            # Only deletions are possible now. A notification can be ahead of these alone once all other changes are
+            # there.
+            if await self._newest_change() <= self._revision:
+                await request_progress()
+
+    async def _newest_change(self) -> int:
+        """Return the revision of the last write to a key that is there."""
+        newest = 0
+        async for page in self._client.pages(self._prefix, prefix_end(self._prefix), keys_only=True):
+            newest = max(newest, *(kv.mod_revision for kv in page.kvs), 0)
+        return newest
 
     def close(self) -> None:
         for _, _, waiting in self._waiting:

@@ -73,7 +73,7 @@ class EtcdClient:
         return answers.range_result(await self._repeatable(lambda c: self._unary(c, c.range, request)))
 
     async def pages(
-        self, key: bytes, end: bytes, *, revision: int = 0, limit: int = PAGE_LIMIT
+        self, key: bytes, end: bytes, *, revision: int = 0, limit: int = PAGE_LIMIT, keys_only: bool = False
     ) -> AsyncIterator[RangeResult]:
         """Read a large range in pages of at most `limit` keys, all at one revision, that of the first page if 0.
 
@@ -81,7 +81,7 @@ class EtcdClient:
         """
         while True:
             try:
-                page = await self.range(key, end, revision=revision, limit=limit)
+                page = await self.range(key, end, revision=revision, limit=limit, keys_only=keys_only)
             except AnswerTooLarge:
                 if limit == 1:
                     raise
