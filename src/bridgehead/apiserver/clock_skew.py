@@ -7,13 +7,12 @@ yet valid or expired, refuses valid certificates and tokens, and deletes or keep
 
 from __future__ import annotations
 
-import asyncio
 import logging
 
 import msgspec
 
 from bridgehead.objects.times import parse_time
-from bridgehead.storage import Overflow, Record, StorageError
+from bridgehead.storage import Change, Overflow, Record, TooOld
 
 from .registry.registry import Registry
 
@@ -25,7 +24,6 @@ _IDENTITY_LABEL, _IDENTITY = "apiserver.kubernetes.io/identity", "kube-apiserver
 _HOSTNAME_LABEL = "kubernetes.io/hostname"
 _NAMESPACE = "kube-system"
 _PATH = ("coordination.k8s.io", "v1", "leases")
-_RETRY_SECONDS = 1.0
 
 
 class _Spec(msgspec.Struct, frozen=True, rename="camel"):
@@ -64,16 +62,22 @@ class ClockSkew:
             return
         store = self._registry.store
         while True:
+            watch = store.watch(leases.id, _NAMESPACE, since=store.revision)
             try:
-                async for batch in store.watch(leases.id, namespace=_NAMESPACE, since=store.revision):
-                    for change in batch:
-                        if change.type != "DELETED":
-                            self.compare(change.record, self._registry.clock())
-            except Overflow:
-                log.debug("renewals of other servers were missed")
-            except StorageError as error:
-                log.debug("cannot compare clocks: %s", error)
-            await asyncio.sleep(_RETRY_SECONDS)
+                async for changes in watch:
+                    for change in changes:
+                        self._see(change)
+                return
+            except (Overflow, TooOld):
+                continue
+            finally:
+                watch.close()
+
+    def _see(self, change: Change) -> None:
+        if change.type == "DELETED":
+            self._forget(change.record.key.name)
+        else:
+            self.compare(change.record, self._registry.clock())
 
     def compare(self, record: Record, now: float) -> None:
         """Look at a Lease at the moment of its renewal.
@@ -86,8 +90,7 @@ class ClockSkew:
         if ahead is None:
             return
         if abs(ahead) <= MOST_SECONDS:
-            self._suspected.discard(name)
-            self._warned.discard(name)
+            self._forget(name)
         elif name not in self._suspected:
             self._suspected.add(name)
         elif name not in self._warned:
@@ -103,3 +106,7 @@ class ClockSkew:
                 direction,
                 self._address,
             )
+
+    def _forget(self, name: str) -> None:
+        self._suspected.discard(name)
+        self._warned.discard(name)

@@ -1,7 +1,4 @@
-"""Objects as rows of a SQLite store, perhaps encrypted.
-
-Pure: no I/O, no clock, no randomness but that of the ciphers.
-"""
+"""Objects as rows of a SQLite store, perhaps encrypted. There is no I/O here."""
 
 from __future__ import annotations
 
