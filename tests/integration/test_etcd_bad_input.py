@@ -170,7 +170,7 @@ def test_a_wrong_password(files: Path, tmp_path: Path) -> None:
         ({"etcd-servers": ","}, "--etcd-servers names no server"),
         ({"etcd-servers": "http://10.0.0.1,https://10.0.0.2"}, "must be all http:// or all https://"),
         ({"store": "memory"}, "--store and --etcd-servers exclude each other"),
-        ({"storage-media-type": "application/yaml"}, "--storage-media-type 'application/yaml' is unknown: use"),
+        ({"storage-media-type": "application/yaml"}, "--storage-media-type 'application/yaml' is not one of"),
         ({"etcd-prefix": ""}, "--etcd-prefix '' is no prefix"),
         ({"etcd-prefix": "/a b"}, "--etcd-prefix '/a b' is no prefix"),
         ({"etcd-prefix": "/a/../b"}, "is no prefix"),
