@@ -51,7 +51,8 @@ class KubernetesService:
     async def ensure(self) -> None:
         """Create the Service if it is missing, renew the lease, and update the endpoints.
 
-        Raises ApiStatus, StorageError.
+        A store that takes no writes, such as a full etcd, does not keep a server from its start: the lease is renewed
+        later. Raises ApiStatus, StorageError.
         """
         port = _DEFAULT_PORT if self._advertise is None else self._advertise[1]
         service = ensure(self._registry, ("", "v1", "services"), _NAMESPACE, _service(self._service_ip, port))
@@ -70,9 +71,13 @@ class KubernetesService:
         if self._advertise is None:
             return
         async with self._writing:
-            if not self._has_left:
+            if self._has_left:
+                return
+            try:
                 await self._leases.renew(self._advertise[0], LEASE_SECONDS)
                 await self._write_endpoints(*self._advertise)
+            except (ApiStatus, StorageError) as error:
+                log.warning("cannot renew this server's endpoint of the Service %s: %s", NAME, error)
 
     async def _write_endpoints(self, own_address: str, port: int) -> None:
         version = ip_address(own_address).version
