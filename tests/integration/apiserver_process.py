@@ -65,7 +65,7 @@ class ServerProcess:
     """An API server process with an inherited listening socket. `kubectl` runs as the admin. Owners call `close`."""
 
     directory: Path
-    store: str = "memory"
+    store: str = "memory"  # "": that of `options`
     options: dict[str, object] = field(default_factory=dict)  # further ones of the command; True: without a value
     probe: str = "/readyz"  # a path that needs no credentials
     _held: socket.socket = field(default_factory=hold_port)  # keeps the port between two starts
@@ -154,11 +154,14 @@ class ServerProcess:
         process, self._process = self._process, None
         return process.wait(DEADLINE)
 
+    def kill(self) -> None:
+        """End the process without notice; it may be started again."""
+        self.stop(signal.SIGKILL)
+
     def close(self) -> None:
         """Stop the process, also after a failure."""
         self._held.close()
-        if self._process is not None:
-            self.stop(signal.SIGKILL)
+        self.kill()
 
     @contextlib.contextmanager
     def running(self) -> Iterator[ServerProcess]:

@@ -1,4 +1,4 @@
-"""Real etcds on loopback: a cluster of one member or more, with TLS and authentication if wanted."""
+"""Real etcds, on loopback or other hosts: a cluster of one member or more, with TLS and authentication if wanted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,19 +27,28 @@ DEADLINE = 60.0
 _NEEDED_BYTES = 2**30
 
 
-class EtcdMember:
-    """One etcd process. Its ports stay reserved between two starts."""
+@dataclass(frozen=True)
+class Host:
+    """Where a member runs: its address, and a command that runs another one there, such as `ip netns exec NAME`."""
 
-    def __init__(self, name: str, directory: Path, scheme: str) -> None:
+    address: str = "127.0.0.1"
+    command: tuple[str, ...] = ()
+
+
+class EtcdMember:
+    """One etcd process. Its ports stay reserved between two starts, if its host is this one."""
+
+    def __init__(self, name: str, directory: Path, scheme: str, host: Host) -> None:
         self.name = name
         self.directory = directory
         self._scheme = scheme
+        self._host = host
         self._held = [hold_port() for _ in range(3)]
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def client_url(self) -> str:
-        return f"{self._scheme}://127.0.0.1:{self.port}"
+        return f"{self._scheme}://{self._host.address}:{self.port}"
 
     @property
     def port(self) -> int:
@@ -47,12 +56,12 @@ class EtcdMember:
 
     @property
     def peer_url(self) -> str:
-        return f"http://127.0.0.1:{_port(self._held[1])}"
+        return f"http://{self._host.address}:{_port(self._held[1])}"
 
     @property
     def metrics_url(self) -> str:
         """The URL of /health and /metrics, always without TLS."""
-        return f"http://127.0.0.1:{_port(self._held[2])}"
+        return f"http://{self._host.address}:{_port(self._held[2])}"
 
     @property
     def log(self) -> Path:
@@ -77,7 +86,7 @@ class EtcdMember:
             **({"unsafe-no-fsync": "true"} if _can_skip_fsync() else {}),
             **options,
         }
-        argv = ["etcd", *(f"--{name}={value}" for name, value in chosen.items())]
+        argv = [*self._host.command, "etcd", *(f"--{name}={value}" for name, value in chosen.items())]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
@@ -137,7 +146,7 @@ class EtcdMember:
 
 @dataclass
 class EtcdCluster:
-    """Members of one cluster, each a process on loopback. Owners call `close`, or use `running`.
+    """Members of one cluster, each a process. Owners call `close`, or use `running`.
 
     `directory` gets certificates: with `tls`, `ca.crt`, `etcd.crt` of the members and `client.crt` of clients, which
     must have one (and `expired.crt`, of a client as well).
@@ -151,13 +160,15 @@ class EtcdCluster:
     options: dict[str, object] = field(default_factory=dict)
     certificate_until: datetime.datetime | None = None  # the end of the members' certificate; None: tomorrow
     data: Path | None = None
+    hosts: Sequence[Host] = ()  # of each member, instead of loopback
     members: list[EtcdMember] = field(default_factory=list)
     _data: Path = field(default_factory=Path)
 
     def __post_init__(self) -> None:
         self._data = Path(tempfile.mkdtemp(prefix="etcd-", dir=self.data or _fast_directory(self.directory)))
         scheme = "https" if self.tls else "http"
-        self.members = [EtcdMember(f"etcd{number}", self._data, scheme) for number in range(self.size)]
+        hosts = self.hosts or [Host()] * self.size
+        self.members = [EtcdMember(f"etcd{number}", self._data, scheme, host) for number, host in enumerate(hosts)]
         if self.tls:
             authority = Authority(self.directory)
             yesterday = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=1)
