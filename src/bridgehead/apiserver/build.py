@@ -292,6 +292,7 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
             openapi=openapi,
             discovery=discovery,
             rendering=rendering,
+            catch_up=registry.catch_up,
         ),
         metrics=metrics,
         unsent=UnsentBudget(on_freed=trimmer.on_freed),

@@ -36,7 +36,7 @@ from .errors import (
     ValueTooLarge,
 )
 from .memory import MemoryStore
-from .records import Change, Companions, Create, Delete, Facts, JsonObject, Key, Record, Update
+from .records import Change, Companions, Create, Delete, Facts, JsonObject, Key, Record, Unchanged, Update
 from .store import Store, Watch
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ __all__ = [
     "StoreBroken",
     "StoreDamaged",
     "TooOld",
+    "Unchanged",
     "Update",
     "ValueTooLarge",
     "Watch",

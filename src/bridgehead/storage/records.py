@@ -69,7 +69,7 @@ class Create(msgspec.Struct):
     key: Key
     value: JsonObject
     facts: Facts
-    also: tuple[Write, ...] = ()
+    also: tuple[Companion, ...] = ()
     claim: str = ""
     max_bytes: int = 0
 
@@ -81,7 +81,7 @@ class Update(msgspec.Struct):
     value: JsonObject
     facts: Facts
     expected: int
-    also: tuple[Write, ...] = ()
+    also: tuple[Companion, ...] = ()
     max_bytes: int = 0
 
 
@@ -90,9 +90,17 @@ class Delete(msgspec.Struct):
 
     key: Key
     expected: int | None
-    also: tuple[Write, ...] = ()
+    also: tuple[Companion, ...] = ()
+
+
+class Unchanged(msgspec.Struct):
+    """The condition, in `also` of a write, that another object still has the revision `expected`."""
+
+    key: Key
+    expected: int
 
 
 Write = Create | Update | Delete
-# Writes that are committed with another one.
-Companions = tuple[Write, ...]
+# Writes that are committed with another one, and its conditions.
+Companion = Write | Unchanged
+Companions = tuple[Companion, ...]

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from .errors import AlreadyExists, ClaimTaken, Conflict, NotFound, ValueTooLarge
-from .records import Change, Create, Delete, JsonObject, Key, Record, Update, Write
+from .records import Change, Companion, Create, Delete, JsonObject, Key, Record, Unchanged, Update, Write
 
 _encode = msgspec.json.Encoder().encode
 _decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -198,7 +198,7 @@ class Batch:
         others = [(other, self._check_companion(other)) for other in write.also]
         change = self._carry_out(write, current)
         for other, present in others:
-            if present is not None or isinstance(other, Create):
+            if not isinstance(other, Unchanged) and (present is not None or isinstance(other, Create)):
                 self._carry_out(other, present)
         return change
 
@@ -218,14 +218,15 @@ class Batch:
             self._check_claims(write)
         return current
 
-    def _check_companion(self, write: Write) -> Record | None:
-        current = self.get(write.key)
-        if isinstance(write, Create):
+    def _check_companion(self, companion: Companion) -> Record | None:
+        current = self.get(companion.key)
+        if isinstance(companion, Create):
             if current is not None:
-                raise ClaimTaken(write.claim)
-        elif isinstance(write, Update):
-            _check_revision(write.key, None if current is None else current.revision, write.expected)
-            self._check_claims(write)
+                raise ClaimTaken(companion.claim)
+        elif isinstance(companion, (Update, Unchanged)):
+            _check_revision(companion.key, None if current is None else current.revision, companion.expected)
+        if isinstance(companion, Update):
+            self._check_claims(companion)
         return current
 
     def _check_claims(self, write: Create | Update) -> None:

@@ -113,7 +113,8 @@ class Store(Protocol):
         `also` are writes of other objects that this and the other methods carry out in the same commit, or not at all.
         They become visible together, in the order of their revisions, which is that of `also` after the object itself.
         `ClaimTaken` is also raised when one of them creates an object that exists, and `Conflict` when one of them
-        updates an object that has another revision than it expects, or that is gone. `max_bytes` bounds the encoded
+        updates an object that has another revision than it expects, or that is gone; an `Unchanged` in `also`
+        raises it in the same cases. `max_bytes` bounds the encoded
         object; 0: no bound.
         """
         ...

@@ -1,7 +1,8 @@
 """The controller of definitions: it follows the store and makes the table agree with it.
 
 For each definition it decides about names, serves the versions, sets the conditions, and begins the removal of one that
-is being deleted. Definitions of the store are served before the first request.
+is being deleted. Definitions of the store are served before the first request. Every request sees the table as the
+definitions are that the store shows (`sync_table`), also when another server has decided about them.
 Source: apiextensions-apiserver/pkg/controller: status, establish, apiapproval.
 """
 
@@ -77,16 +78,40 @@ class Definitions:
         self._known: dict[str, _Known] = {}
         self._removals = Removals(registry)
         self._since = self._store.revision
+        # Changes that the table does not show yet, and definitions whose names may be free since it does.
+        self._unshown = self._store.watch(ID, since=self._since)
+        self._waiting: set[str] = set()
+        registry.sync_table = self.sync_table
 
     def load(self) -> None:
         """Serve the stored definitions, before the server answers requests."""
         self._since = self._store.revision
-        for record in self._store.list(ID):
-            try:
-                crd = _decode(record.value)
-                self._serve(record.key.name, crd, is_now_served=is_served(crd))
-            except Exception:  # of one definition, such as one that an earlier version of the server accepted
-                log.exception("cannot serve the CustomResourceDefinition %s", record.key.name)
+        self._unshown.close()
+        self._unshown = self._store.watch(ID, since=self._since)
+        for name in {record.key.name for record in self._store.list(ID)} | set(self._known):
+            self._serve_stored(name)
+
+    def sync_table(self) -> None:
+        """Make the table agree with the definitions that the store shows."""
+        try:
+            changes = self._unshown.pending()
+        except Overflow:
+            self.load()
+            return
+        for name in {change.record.key.name for change in changes}:
+            self._serve_stored(name)
+
+    def _serve_stored(self, name: str) -> None:
+        """Serve a definition as it is stored, also without one."""
+        record, known = self._store.get(Key(ID, "", name)), self._known.get(name)
+        try:
+            crd = None if record is None else _decode(record.value)
+            self._serve(name, crd, is_now_served=crd is not None and is_served(crd))
+        except Exception:  # of one definition, such as one that an earlier version of the server accepted
+            log.exception("cannot serve the CustomResourceDefinition %s", name)
+            return
+        if known is not None and (crd is None or known.names != crd.get("status", {}).get("acceptedNames")):
+            self._waiting.update(self._others(known.group, name))
 
     async def run(self) -> None:
         """Follow the definitions until cancelled."""
@@ -98,6 +123,7 @@ class Definitions:
                 self._since = self._store.revision
         finally:
             self._removals.cancel()
+            self._unshown.close()
 
     async def _follow(self) -> None:
         watch = self._store.watch(ID, since=self._since)
@@ -105,7 +131,9 @@ class Definitions:
         names = {record.key.name for record in self._store.list(ID)} | set(self._known)
         try:
             while True:
-                names = await self._sync_all(names)
+                names = await self._sync_all(names | self._take_waiting())
+                if self._waiting:
+                    continue
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_RETRY_SECONDS if names else None):
                         names |= {change.record.key.name for change in await anext(changes)}
@@ -113,6 +141,10 @@ class Definitions:
             return
         finally:
             watch.close()
+
+    def _take_waiting(self) -> set[str]:
+        waiting, self._waiting = self._waiting, set()
+        return waiting
 
     async def _sync_all(self, names: set[str]) -> set[str]:
         """Sync definitions; return the names of those to retry."""
@@ -130,6 +162,7 @@ class Definitions:
 
     async def _sync(self, name: str) -> list[str]:
         """Sync one definition; return the definitions whose names may be free now."""
+        self.sync_table()
         record = self._store.get(Key(ID, "", name))
         known = self._known.get(name)
         if record is None:

@@ -60,10 +60,10 @@ class Dispatch:
         """Answer a request. Raises a 404, a 405, and what the handlers raise."""
         info = request.info
         if _needs_newest_state(request):
-            await self._registry.store.catch_up()
+            await self._registry.catch_up()
         if (info.group, info.version, info.resource) == BINDINGS[:3]:
             return await self._create_binding(request)
-        resource = self._find(info)
+        resource = await self._find(info)
         if request.method == "HEAD" and resource.definition is None:
             raise method_not_allowed()  # the handler of custom resources looks at the verb only, which is that of a GET
         if resource.warning:
@@ -79,9 +79,12 @@ class Dispatch:
         columns = SCALE_COLUMNS if info.subresource == "scale" else ()
         return await self._rendering.stored(request, resource, response, columns)
 
-    def _find(self, info: RequestInfo) -> Resource:
+    async def _find(self, info: RequestInfo) -> Resource:
         """Return the resource of a path. Raises a 404."""
         resource = self._registry.find(info.group, info.version, info.resource)
+        if resource is None:
+            await self._registry.catch_up()  # it may have been defined through another server
+            resource = self._registry.find(info.group, info.version, info.resource)
         if resource is None:
             raise self._not_served(info)
         if info.subresource and info.subresource not in resource.subresources:

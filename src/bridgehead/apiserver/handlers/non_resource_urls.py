@@ -8,6 +8,8 @@ Source: apiserver/pkg/server/handler.go (`director`), apiserver/pkg/server/route
 from __future__ import annotations
 
 import platform
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import msgspec
 
@@ -16,6 +18,7 @@ from bridgehead.apiserver.errors import PageNotFound, method_not_allowed, not_ac
 from bridgehead.apiserver.http.paths import parse_query_list
 from bridgehead.apiserver.http.request import Request, Response
 from bridgehead.apiserver.metrics.page import Metrics
+from bridgehead.storage import StoreBroken
 from bridgehead.zpages import FLAGZ, STATUSZ, ZPages, offered_forms
 
 from .discovery import Discovery
@@ -24,6 +27,8 @@ from .issuer import IssuerDiscovery
 from .openapi import OpenApi
 from .rendering import Rendering
 
+# Pages about the resources, of which another server may have defined some.
+_OF_RESOURCES = ("/apis", "/openapi/")
 _MAJOR, _MINOR = KUBERNETES_VERSION.removeprefix("v").split(".")[:2]
 _VERSION = {
     "major": _MAJOR,
@@ -55,6 +60,7 @@ class NonResourceUrls:
         openapi: OpenApi,
         discovery: Discovery,
         rendering: Rendering,
+        catch_up: Callable[[], Awaitable[None]],
     ) -> None:
         self._health = health
         self._metrics = metrics
@@ -63,12 +69,16 @@ class NonResourceUrls:
         self._openapi = openapi
         self._discovery = discovery
         self._rendering = rendering
+        self._catch_up = catch_up
         # Indented for all clients, as Kubernetes shows it.
         self._version = Response(200, msgspec.json.format(msgspec.json.encode(_VERSION), indent=2))
 
     async def handle(self, request: Request) -> Response:
         """Answer a request. Raises a 404, a 405 or a 406."""
         path = request.info.path
+        if path.startswith(_OF_RESOURCES):
+            with suppress(StoreBroken):  # the resources of this server are a better answer than none
+                await self._catch_up()
         if self._health.serves(path):
             return self._health.handle(path, parse_query_list(request.scope["query_string"]))
         if path.startswith("/openapi/"):

@@ -42,6 +42,7 @@ from bridgehead.storage import (
     NotFound,
     Record,
     Store,
+    Unchanged,
     ValueTooLarge,
 )
 
@@ -62,6 +63,8 @@ _ATTEMPTS = 200
 # every watcher gets it.
 _MAX_CUSTOM_BYTES = 3 * 512 * 1024
 _MAX_BYTES = 2 * _MAX_CUSTOM_BYTES
+
+_DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.decode
@@ -98,12 +101,22 @@ class Registry:
         self.clock = clock
         self.admission = admission or Chain()
         self.ownership = Ownership(schema)
+        # Makes the table agree with the definitions that the store shows. Their controller sets it.
+        self.sync_table: Callable[[], None] = lambda: None
         self.delete_options = schema.of_kind("", "v1", "DeleteOptions")
         self._steps = WriteSteps(store, self.ownership, table.by_id, clock)
         self._schema = schema
         for r in table:
             if r.definition is None:
                 schema.check_kind(r.group, r.version, r.kind)
+
+    async def catch_up(self) -> None:
+        """Wait until every write before this call is visible, by any server, and what it defines is in the table.
+
+        Raises `StoreBroken`.
+        """
+        await self.store.catch_up()
+        self.sync_table()
 
     def find(self, group: str, version: str, plural: str) -> Resource | None:
         return self.table.find(group, version, plural)
@@ -162,12 +175,25 @@ class Registry:
         if converter is None:
             raise AssertionError("the resource has no converter")
         stored = await converter.to_stored(obj)
+        self._definition(resource)
+        return stored, self.facts(converter.storage, stored)
+
+    def _definition(self, resource: Resource) -> Companions:
+        """Return the condition for a new object that its definition is the one that is served, if it has one.
+
+        Without it, an object could be stored through this server after another one has removed all objects with their
+        definition. Raises a 404 or a 503 if the resource has been removed or exchanged since the request began.
+        """
+        if resource.definition is None:
+            return ()
+        self.sync_table()
         current = self.find(resource.group, resource.version, resource.plural)
-        if current is None:
+        record = self.store.get(Key(_DEFINITIONS, "", resource.id))
+        if current is None or record is None:
             raise not_found_path()
         if current is not resource:
             raise unavailable("the definition of this resource has just changed; try again", retry_after_seconds=1)
-        return stored, self.facts(converter.storage, stored)
+        return (Unchanged(record.key, record.revision),)
 
     async def create(self, write: Write, obj: JsonObject, managers: Entries | None = None) -> Record:
         """Store a new object. The registry takes over `obj`.
@@ -220,8 +246,9 @@ class Registry:
             if is_versioned:
                 raise ApiStatus(500, "", "resourceVersion should not be set on objects to be created")
             try:
-                return await self.store.create(key, obj, facts, also=(*new.also, *charges), max_bytes=_max_bytes(write))
-            except Conflict:  # another write charged the same quota
+                also = (*new.also, *charges, *self._definition(resource))
+                return await self.store.create(key, obj, facts, also=also, max_bytes=_max_bytes(write))
+            except Conflict:  # another write charged the same quota, or changed the definition
                 drop_nulls(obj, nulls)
         raise conflict(resource, key.name)
 

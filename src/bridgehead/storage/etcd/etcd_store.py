@@ -19,7 +19,19 @@ from functools import partial
 
 from bridgehead.storage.errors import AlreadyExists, ClaimTaken, Conflict, NotFound, StoreBroken, ValueTooLarge
 from bridgehead.storage.memory import MemoryStore
-from bridgehead.storage.records import Change, Create, Delete, Facts, JsonObject, Key, Record, Update, Write
+from bridgehead.storage.records import (
+    Change,
+    Companion,
+    Create,
+    Delete,
+    Facts,
+    JsonObject,
+    Key,
+    Record,
+    Unchanged,
+    Update,
+    Write,
+)
 from bridgehead.storage.sealing import Encryption
 from bridgehead.storage.state import as_of, encode
 
@@ -267,12 +279,12 @@ class EtcdStore(MemoryStore):
             self._check_companion(other)
         return current
 
-    def _check_companion(self, write: Write) -> None:
-        there = self._state.get(write.key)
-        if isinstance(write, Create) and (there is not None or self._is_unreadable(write.key)):
-            raise ClaimTaken(write.claim)
-        if isinstance(write, Update) and (there is None or there.revision != write.expected):
-            raise Conflict(f"{_name(write.key)} is not of revision {write.expected} any more")
+    def _check_companion(self, companion: Companion) -> None:
+        key, there = companion.key, self._state.get(companion.key)
+        if isinstance(companion, Create) and (there is not None or self._is_unreadable(key)):
+            raise ClaimTaken(companion.claim)
+        if isinstance(companion, (Update, Unchanged)) and (there is None or there.revision != companion.expected):
+            raise Conflict(f"{_name(key)} is not of revision {companion.expected} any more")
 
     def _is_unreadable(self, key: Key) -> bool:
         return bool(self.unreadable) and self.layout.etcd_key(key) in self.unreadable

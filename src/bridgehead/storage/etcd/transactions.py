@@ -1,7 +1,8 @@
 """The transactions in which a store on etcd writes: what they compare, and what they change.
 
 A write is one transaction with its claims and companions. It compares what the write was checked against: the revisions
-of the object and of companions that it updates, and that new companions and claims do not exist. If a comparison fails,
+of the object and of companions that it updates or that have to be unchanged, and that new companions and claims do not
+exist. If a comparison fails,
 etcd answers with the entries of claims.
 
 Pure: no I/O, no clock, no randomness.
@@ -12,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from bridgehead.storage.records import Delete, Record, Update, Write
+from bridgehead.storage.records import Delete, Record, Unchanged, Update, Write
 
 from .claims import claim_key
 from .client.messages_pb2 import Compare, RequestOp
@@ -47,12 +48,13 @@ class Plan:
 
     `current` is the object before the write. `stored` has the write and its companions with their new values, None for
     what is deleted. `taken` are the claims that the object gets, with the revision at which the entry of each is
-    expected: 0, or that of a stale one. `released` are the claims that it no longer holds.
+    expected: 0, or that of a stale one. `unchanged` are conditions. `released` are the claims that it no longer holds.
     """
 
     layout: Layout
     current: Record | None
     stored: Sequence[tuple[Write, bytes | None]]
+    unchanged: Sequence[Unchanged]
     lease: int
     taken: Sequence[tuple[str, int]]
     released: Sequence[str]
@@ -73,6 +75,7 @@ class Plan:
             else:
                 compares.append(mod_revision_equals(key, other.expected if isinstance(other, Update) else 0))
                 operations.append(put(key, value))
+        compares += [mod_revision_equals(self.layout.etcd_key(one.key), one.expected) for one in self.unchanged]
         operations += [delete(claim_key(self.layout, claim)) for claim in self.released[:MOST_CLAIMS]]
         yield self._transaction(compares, operations, self.taken[first:])
 
@@ -100,10 +103,12 @@ def plan(
     """Plan a write. `lease` is the object's in etcd, 0 without one; `stale` are entries of claims that nobody holds."""
     held = frozenset[str]() if current is None else current.facts.claims
     wanted = frozenset[str]() if isinstance(write, Delete) else write.facts.claims
+    writes = (write, *(one for one in write.also if not isinstance(one, Unchanged)))
     return Plan(
         layout,
         current,
-        [(one, None if isinstance(one, Delete) else form.encode(one.key, one.value)) for one in (write, *write.also)],
+        [(one, None if isinstance(one, Delete) else form.encode(one.key, one.value)) for one in writes],
+        [one for one in write.also if isinstance(one, Unchanged)],
         lease,
         [(claim, stale.get(claim, 0)) for claim in sorted(wanted - held)],
         sorted(held - wanted),
