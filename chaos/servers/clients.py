@@ -24,7 +24,7 @@ SHARED, LIMITED = "shared", "limited"
 CONFIG_MAPS, SERVICES = "configmaps", "services"
 FIXED_PORTS = range(30100, 30106)
 FIXED_ADDRESSES = tuple(f"10.96.7.{number}" for number in range(1, 7))
-QUOTA = 6
+QUOTA = 2
 _KEYS = 24
 _QUOTA_PAUSE = 0.05
 

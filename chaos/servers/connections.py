@@ -78,7 +78,9 @@ class Connections:
         async with self._session.request(
             method, url, data=data, headers={"Content-Type": kind}, timeout=_TIMEOUT
         ) as response:
-            return Answer(response.status, json.loads(await response.read()))
+            text = await response.read()
+            is_json = response.content_type == "application/json"
+            return Answer(response.status, json.loads(text) if is_json else {"message": text.decode()})
 
     @contextlib.asynccontextmanager
     async def stream(self, path: str) -> AsyncIterator[aiohttp.ClientResponse]:

@@ -1,0 +1,116 @@
+"""Definitions with two servers on one store: what one of them answers holds for a request to the other at once."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+
+import pytest
+
+from bridgehead.apiserver.build import ApiSettings, build_api
+from bridgehead.apiserver.resources import build_table
+from bridgehead.storage import Change, MemoryStore, Record
+from bridgehead.storage.records import Write
+from bridgehead.storage.state import Batch
+from tests.unit.apiserver.customresources.definitions import (
+    DEFINITIONS,
+    NAME,
+    crontab,
+    define,
+    definition,
+    until,
+    version,
+)
+from tests.unit.apiserver.world import Clock, World, open_world, signing_key
+
+CRONTABS = "/apis/stable.example.com/v1/namespaces/default/crontabs"
+
+
+class Replica(MemoryStore):
+    """A server's view of another store. It shows what others wrote only to those who ask for it."""
+
+    def __init__(self, shared: MemoryStore) -> None:
+        super().__init__()
+        self._shared = shared
+        self._state.load(shared._state.all(), shared.revision)
+        self._history.begin(shared.revision)
+        self._commits: list[list[Change]] = []
+
+        def publish(batch: Batch) -> None:
+            MemoryStore._publish(shared, batch)
+            self._commits.append(batch.changes)
+
+        shared._publish = publish
+
+    async def catch_up(self) -> None:
+        commits, self._commits = self._commits, []
+        for changes in commits:
+            self._state.apply(changes)
+            self._history.publish(changes)
+
+    async def _write(self, write: Write) -> Record:
+        try:
+            return await self._shared._write(write)
+        finally:
+            await self.catch_up()
+
+
+@pytest.fixture
+async def worlds() -> AsyncIterator[tuple[World, World]]:
+    """A server with its controllers, and one whose controller of definitions never runs."""
+    async with open_world() as one, AsyncExitStack() as stack:
+        assert isinstance(one.store, MemoryStore)
+        replica = Replica(one.store)
+        table = build_table(service_cidrs=("10.96.0.0/12",), node_port_range=(30000, 32767))
+        parts = build_api(table, replica, ApiSettings(signing_key()))
+        stack.push_async_callback(parts.close)
+        yield one, World(parts, replica, Clock())
+
+
+async def test_a_definition_of_another_server_is_served_when_it_is_established(worlds) -> None:
+    one, other = worlds
+    assert (await other.call("POST", CRONTABS, crontab("early"))).status == 404
+    await define(one, definition(version()))
+    assert (await other.call("POST", CRONTABS, crontab("a"))).status == 201
+    await define(one, definition(version(), plural="crontabs", group="second.example.com"))
+    listed = await other.get("/apis/second.example.com/v1")
+    assert [each["name"] for each in listed["resources"]] == ["crontabs"]
+
+
+async def test_a_watch_from_a_revision_of_another_server_is_of_its_definition(worlds) -> None:
+    one, other = worlds
+    await define(one, definition(version()))
+    assert (await other.call("GET", f"{CRONTABS}?resourceVersion={one.store.revision}")).status == 200
+
+
+async def test_a_schema_of_another_server_holds_at_once(worlds) -> None:
+    one, other = worlds
+    await define(one, definition(version()))
+    assert (await other.call("POST", CRONTABS, crontab("a", spec={"cronSpec": "x", "new": 1}))).json["spec"].get(
+        "new"
+    ) is None
+    schema = {"type": "object", "properties": {"spec": {"type": "object", "properties": {"new": {"type": "integer"}}}}}
+    change = [{"op": "replace", "path": "/spec/versions/0/schema/openAPIV3Schema", "value": schema}]
+    assert (await one.patch(f"{DEFINITIONS}/{NAME}", change, "json-patch")).status == 200
+    assert (await other.call("POST", CRONTABS, crontab("b", spec={"new": 1}))).json["spec"] == {"new": 1}
+
+
+async def test_a_definition_that_another_server_has_removed_takes_no_new_object(worlds) -> None:
+    """Also if it is removed while the object is on its way to the store."""
+    one, other = worlds
+    await define(one, definition(version()))
+    write = other.store._write
+
+    async def is_gone() -> bool:
+        return (await one.call("GET", f"{DEFINITIONS}/{NAME}")).status == 404
+
+    async def remove_and_write(request: Write) -> Record:
+        other.store._write = write
+        await one.call("DELETE", f"{DEFINITIONS}/{NAME}")
+        await until(is_gone)
+        return await write(request)
+
+    other.store._write = remove_and_write
+    assert (await other.call("POST", CRONTABS, crontab("late"))).status == 404
+    assert one.store.list(NAME) == []
+    assert (await other.call("GET", CRONTABS)).status == 404
