@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 
 from .cluster import Cluster
 from .recordings import Injected
 
-# Time between two faults, in which everything recovers, and between a member's end and its new start.
-_PAUSE_SECONDS = 4.0
+# Time between the end of a process and its new start.
 _DOWN_SECONDS = 3.0
 
 Report = Callable[[str], None]
@@ -24,24 +24,34 @@ class FaultKind(StrEnum):
     CUT_LEADER = "leader cut off"
 
 
-def full_plan(servers: int) -> Sequence[FaultKind]:
+def full_plan(servers: int) -> Faults:
     """Return the faults of a whole run: one server after the other, then etcd's members."""
     members = (FaultKind.KILL_LEADER, FaultKind.CUT_FOLLOWER, FaultKind.CUT_LEADER)
-    return (*(FaultKind.KILL_SERVER,) * servers, *members)
+    return Faults((*(FaultKind.KILL_SERVER,) * servers, *members))
 
 
-async def inject_all(
-    cluster: Cluster, kinds: Sequence[FaultKind], cut_seconds: float, report: Report
-) -> list[Injected]:
-    """Inject the faults in their order. `cut_seconds`: for how long a member is cut off."""
+@dataclass(frozen=True)
+class Faults:
+    """The faults in their order.
+
+    `cut_seconds`: for how long a member is cut off. `pause_seconds`: time between two faults, in which clients recover.
+    """
+
+    kinds: Sequence[FaultKind]
+    cut_seconds: float = 30.0
+    pause_seconds: float = 4.0
+
+
+async def inject_all(cluster: Cluster, faults: Faults, report: Report) -> list[Injected]:
+    """Inject the faults, one after the other."""
     injected = []
-    for number, kind in enumerate(kinds):
-        await asyncio.sleep(_PAUSE_SECONDS)
+    for number, kind in enumerate(faults.kinds):
+        await asyncio.sleep(faults.pause_seconds)
         start = time.monotonic()
         report(kind)
-        await _inject(cluster, kind, number % len(cluster.servers), cut_seconds)
+        await _inject(cluster, kind, number % len(cluster.servers), faults.cut_seconds)
         injected.append(Injected(kind, start, time.monotonic()))
-    await asyncio.sleep(_PAUSE_SECONDS)
+    await asyncio.sleep(faults.pause_seconds)
     return injected
 
 

@@ -26,7 +26,7 @@ from .answers import Body, revision_of
 from .clients import CONFIG_MAPS, LIMITED, QUOTA, SERVICES, SHARED, make_client, path_of
 from .cluster import Cluster, running_cluster
 from .connections import Connections, open_session
-from .injection import FaultKind, full_plan, inject_all
+from .injection import Faults, full_plan, inject_all
 from .recordings import Injected, Recording
 from .report import Observed
 from .watchers import Watcher, moving
@@ -44,14 +44,13 @@ Report = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Options:
-    """`writes` are how many have to be acknowledged, `cut_seconds` for how long a member is cut off."""
+    """`writes` is how many have to be acknowledged, at least."""
 
     seed: int = 1
     writes: int = 10_000
     clients: int = 32
     servers: int = 3
-    faults: Sequence[FaultKind] = field(default_factory=lambda: full_plan(3))
-    cut_seconds: float = 30.0
+    faults: Faults = field(default_factory=lambda: full_plan(3))
 
 
 def run_in_namespaces(options: Options, report: Report) -> Observed:
@@ -174,7 +173,7 @@ class _Run:
                 connections = Connections(self._session, self._urls, number)
                 rng = random.Random(self._rng.random())
                 tasks.create_task(make_client(connections, recording, rng, number).run(stopping))
-            faults = await inject_all(self._cluster, options.faults, options.cut_seconds, self._report)
+            faults = await inject_all(self._cluster, options.faults, self._report)
             await _until(lambda: recording.written >= options.writes)
             self._report(f"{recording.written} writes; no more faults")
             stopping.set()

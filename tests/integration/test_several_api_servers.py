@@ -12,7 +12,7 @@ import pytest
 from chaos.progress import log
 from chaos.servers.answers import Answer
 from chaos.servers.connections import Connections, open_session
-from chaos.servers.injection import FaultKind
+from chaos.servers.injection import FaultKind, Faults
 from chaos.servers.report import describe, judge
 from chaos.servers.run import Options, run_servers
 
@@ -26,7 +26,7 @@ DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 @in_namespace
 async def test_servers_stay_exact_when_one_of_them_and_the_leader_of_etcd_are_killed() -> None:
-    faults = (FaultKind.KILL_SERVER, FaultKind.KILL_LEADER)
+    faults = Faults((FaultKind.KILL_SERVER, FaultKind.KILL_LEADER), pause_seconds=1)
     seen = await run_servers(Options(writes=600, clients=16, servers=2, faults=faults), log)
     verdict = judge(seen)
     assert verdict.is_sound, "\n".join(describe(verdict))
