@@ -24,6 +24,8 @@ from bridgehead.storage import (
     Facts,
     Key,
     NotFound,
+    OutcomeUnknown,
+    StoreAway,
     StoreBroken,
     TooOld,
     ValueTooLarge,
@@ -32,6 +34,7 @@ from bridgehead.storage import (
 from bridgehead.storage.encryption import ConfiguredEncryption
 from bridgehead.storage.encryption.encryption_configuration import parse_configuration
 from bridgehead.storage.etcd import EtcdSettings, EtcdStoreOptions, open_etcd_store
+from bridgehead.storage.etcd.client import errors
 from bridgehead.storage.etcd.etcd_store import EtcdStore
 
 from .etcd_server import EtcdCluster
@@ -154,7 +157,7 @@ async def test_what_a_server_has_not_seen_yet_is_compared_by_etcd(stores: Stores
     """Both servers write at once, so that neither has seen the other's write when it begins its own."""
     one, other = await stores.open(), await stores.open()
     outcomes = await asyncio.gather(put(one, "a"), put(other, "a"), return_exceptions=True)
-    assert sorted(type(outcome) for outcome in outcomes if not isinstance(outcome, int)) == [AlreadyExists]
+    assert [type(outcome) for outcome in outcomes if not isinstance(outcome, int)] == [AlreadyExists]
     made = next(outcome for outcome in outcomes if isinstance(outcome, int))
     for store in (one, other):
         await store.catch_up()
@@ -342,6 +345,34 @@ async def test_an_object_that_is_too_large_is_refused(stores: Stores) -> None:
     with pytest.raises(ValueTooLarge):
         await store.create(config_map("a"), value("a", x="1" * 2_000_000), Facts())
     assert store.count("configmaps") == 0
+
+
+@pytest.mark.parametrize("is_done", [True, False])
+async def test_a_write_whose_outcome_is_unknown_is_not_reported_as_one_that_was_not_done(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch, is_done: bool
+) -> None:
+    """Also if etcd cannot be asked afterwards. A client would send it again."""
+    store = await stores.open()
+    made = await put(store, "a")
+    txn = store._client.txn
+
+    async def lose_the_answer(*arguments: Any) -> None:
+        if is_done:
+            await txn(*arguments)
+        raise errors.OutcomeUnknown("the connection broke")
+
+    async def be_away() -> None:
+        raise StoreAway("no member answers")
+
+    monkeypatch.setattr(store._client, "txn", lose_the_answer)
+    if is_done:
+        assert await put(store, "b") == store.revision  # the watch shows it
+    monkeypatch.setattr(store._freshness, "catch_up", be_away)
+    with pytest.raises(OutcomeUnknown):
+        await store.update(config_map("a"), value("a", x="2"), Facts(), expected=made)
+    if not is_done:
+        with pytest.raises(OutcomeUnknown):
+            await put(store, "c")
 
 
 async def test_a_closed_store_refuses_writes(stores: Stores) -> None:

@@ -17,7 +17,16 @@ from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from bridgehead.storage.errors import AlreadyExists, ClaimTaken, Conflict, NotFound, StoreBroken, ValueTooLarge
+from bridgehead.storage.errors import (
+    AlreadyExists,
+    ClaimTaken,
+    Conflict,
+    NotFound,
+    OutcomeUnknown,
+    StoreAway,
+    StoreBroken,
+    ValueTooLarge,
+)
 from bridgehead.storage.memory import MemoryStore
 from bridgehead.storage.records import (
     Change,
@@ -248,18 +257,30 @@ class EtcdStore(MemoryStore):
                 try:
                     result = await self._client.txn(transaction.compares, transaction.operations, transaction.lookups)
                 except errors.OutcomeUnknown:
-                    await self.catch_up()
-                    if expected.record is not None:
-                        return expected.record
+                    if (record := await self._found(write, expected)) is not None:
+                        return record
                     raise
-                with contextlib.suppress(StoreBroken):  # what etcd has acknowledged is written, whenever it is seen
+                try:
                     await self._freshness.wait_for(result.revision)
+                except StoreAway:
+                    if not result.succeeded:
+                        raise
+                    # What etcd has acknowledged is written, whenever this server sees it.
                 if not result.succeeded:
                     stale.update(transaction.found_claims(result))
                     return None
         if isinstance(write, Delete):
             return None if current is None else as_of(current, result.revision)
         return expected.record or Record(write.key, result.revision, encode(write.value, result.revision), write.facts)
+
+    async def _found(self, write: Write, expected: _Expected) -> Record | None:
+        """Return the object of a write whose outcome is unknown, if the write is now seen to be done.
+
+        Only a new object is surely this write's, by its uid: two servers may replace an object by the same bytes.
+        """
+        with contextlib.suppress(StoreBroken):
+            await self.catch_up()
+        return expected.record if isinstance(write, Create) else None
 
     def _checked(self, write: Write) -> Record | None:
         """Check a write against what this server has seen, and return the object before it. Raises refusals."""

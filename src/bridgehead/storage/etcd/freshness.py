@@ -18,7 +18,7 @@ import itertools
 import logging
 from collections.abc import Awaitable, Callable
 
-from bridgehead.storage.errors import StoreBroken
+from bridgehead.storage.errors import StoreAway
 
 from .client.errors import EtcdError, NoSpace
 from .client.etcd_client import EtcdClient
@@ -60,7 +60,7 @@ class Freshness:
                 waiting.set_result(None)
 
     async def catch_up(self) -> None:
-        """Wait until everything is visible that was committed before this call. Raises `EtcdError`, `StoreBroken`."""
+        """Wait until everything is visible that was committed before this call. Raises `EtcdError`, `StoreAway`."""
         if self._next is None:
             self._next = asyncio.create_task(self._read_revision())
         await self.wait_for(await asyncio.shield(self._next))
@@ -73,7 +73,7 @@ class Freshness:
         return (await self._client.range(self._mark, keys_only=True)).revision
 
     async def wait_for(self, revision: int) -> None:
-        """Wait until a revision has been reached. Raises `StoreBroken` when it takes too long."""
+        """Wait until a revision has been reached. Raises `StoreAway` when it takes too long."""
         if revision <= self._revision:
             return
         waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -83,7 +83,7 @@ class Freshness:
             async with asyncio.timeout(_WAIT_SECONDS):
                 await waiting
         except TimeoutError:
-            raise StoreBroken(f"etcd is at revision {revision}, but has not shown more than {self._revision}") from None
+            raise StoreAway(f"etcd is at revision {revision}, but has not shown more than {self._revision}") from None
 
     async def run(self, request_progress: Callable[[], Awaitable[None]]) -> None:
         """Ask how far the watch is while somebody waits for it, until cancelled."""
