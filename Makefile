@@ -29,7 +29,8 @@ help:
 	@echo "make coverage  the same tests with more random examples; they must take at least 95 % of the branches of the pure modules"
 	@echo "make check   check format, lint, types and the directions of imports"
 	@echo "make bench   measure, print the tables and write them to benchmarks/results/"
-	@echo "make chaos   inject faults in every proxy mode and check what users see of them: half an hour; ARGS='--seed 7 --minutes 2'"
+	@echo "make chaos   inject faults in every proxy mode and into several API servers, and check what users see of them: half an hour;"
+	@echo "             ARGS='--seed 7 --minutes 2', ARGS='--part api-servers'"
 	@echo "make conformance  run Kubernetes' own conformance tests: some twenty minutes; ARGS='--focus sig-network'"
 	@echo "make images  build the container image of proxy, DNS, balancer and speaker; ARGS='--tag NAME:TAG --check'"
 	@echo "make format  format the code"
@@ -75,7 +76,7 @@ bench: .venv/.tested
 	@$(PYTHON) -m benchmarks
 
 chaos: .venv/.tested
-	@scripts/system-packages nft iptables-restore ip kubectl ps nsenter tc
+	@scripts/system-packages nft iptables-restore ip kubectl ps nsenter setpriv tc etcd etcdctl
 	@$(PYTHON) -m chaos --report benchmarks/results/chaos.md $(ARGS)
 
 conformance: .venv/.tested .venv/.compiled .venv/.tools

@@ -1,8 +1,8 @@
 """The chaos run of several API servers on one etcd of three members: servers and members fail while clients write.
 
     models      registers and claims: what a history of one key may look like
-    watches     what watchers saw: every change once, in order, and every acknowledged write
-    recordings  all that clients and watchers saw, and the outages of clients
+    watches     checks of the events of watchers: every change once, in order, and every acknowledged write
+    recordings  observations of the clients, and their outages
     report      the verdict, and its part of the report
     answers     the meaning of an HTTP answer, or of none, for a write
     connections one client's HTTP connections to several servers

@@ -42,7 +42,7 @@ class ServiceWrite:
 
 @dataclass(slots=True)
 class Recording:
-    """What clients saw. `answers` are the times of the answers that each client got to its requests."""
+    """Observations of clients. `answers` are the times of the answers that each client got to its requests."""
 
     registers: list[Operation] = field(default_factory=list)
     services: list[ServiceWrite] = field(default_factory=list)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from random import Random
 
 import pytest
 from chaos.linearizability import IMPOSSIBLE, UNKNOWN, Operation, is_linearizable, violations
@@ -69,9 +70,8 @@ def test_keys_are_checked_alone() -> None:
 
 @given(st.randoms(use_true_random=False), st.integers(1, 12))
 @examples(60)
-def test_every_history_of_a_real_register_is_linearizable(random: object, count: int) -> None:
+def test_every_history_of_a_real_register_is_linearizable(random: Random, count: int) -> None:
     """Operations take effect at one moment between call and return; those without an answer perhaps."""
-    assert hasattr(random, "uniform")
     moments = sorted(random.uniform(0, 10) for _ in range(count))
     state: Hashable = None
     history: list[Operation] = []
