@@ -1,4 +1,4 @@
-"""Checks of the events of watchers: every change once and in order, the same for all, with every acknowledged write among them.
+"""Checks of the events of watchers: every change once and in order, the same for all, and every acknowledged write.
 
 Pure: no I/O, no clock, no randomness.
 """

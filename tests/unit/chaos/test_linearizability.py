@@ -73,13 +73,13 @@ def test_keys_are_checked_alone() -> None:
 def test_every_history_of_a_real_register_is_linearizable(random: Random, count: int) -> None:
     """Operations take effect at one moment between call and return; those without an answer perhaps."""
     moments = sorted(random.uniform(0, 10) for _ in range(count))
-    state: Hashable = None
+    state: int | None = None
     history: list[Operation] = []
     for number, moment in enumerate(moments):
         called, returned = moment - random.uniform(0, 3), moment + random.uniform(0, 3)
         verb = random.choice(["read", "write", "exchange"])
         if verb == "read":
-            history.append(read(called, returned, state))  # type: ignore[arg-type]
+            history.append(read(called, returned, state))
         elif verb == "write":
             history.append(write(called, random.choice([returned, UNKNOWN]), number))
             state = number
