@@ -53,6 +53,10 @@ class Forked:
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._process, number)
 
+    def is_running(self) -> bool:
+        """Whether the process has not ended yet. Not to be called after `wait`."""
+        return not select.select([self._status], [], [], 0)[0]
+
     def wait(self, timeout: float) -> int:
         """Return the exit code, as `subprocess` does; to be called once. Kills it and raises TimeoutExpired."""
         try:

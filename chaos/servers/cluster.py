@@ -107,7 +107,7 @@ def _server(directory: Path, number: int, urls: tuple[str, ...]) -> ServerProces
         "etcd-servers": ",".join(urls[first:] + urls[:first]),
         "advertise-address": f"10.0.0.{number + 1}:6443",
     }
-    return ServerProcess(here, store="", options=options)
+    return ServerProcess(here, store="", options=options, inherits_socket=False)
 
 
 @contextlib.asynccontextmanager

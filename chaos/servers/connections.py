@@ -56,7 +56,7 @@ class Connections:
         while True:
             try:
                 answer = await self._send_once(method, path, body)
-            except aiohttp.ClientConnectorError:  # nothing was sent
+            except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):  # nothing was sent
                 pass
             except (aiohttp.ClientError, OSError, TimeoutError) as error:
                 self.leave()

@@ -10,6 +10,7 @@ import signal
 import socket
 import ssl
 import subprocess
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -67,6 +68,7 @@ class ServerProcess:
     directory: Path
     store: str = "memory"  # "": that of `options`
     options: dict[str, object] = field(default_factory=dict)  # further ones of the command; True: without a value
+    inherits_socket: bool = True  # False: clients are refused until it serves
     probe: str = "/readyz"  # a path that needs no credentials
     _held: socket.socket = field(default_factory=hold_port)  # keeps the port between two starts
     _process: Forked | None = field(default=None)
@@ -88,13 +90,14 @@ class ServerProcess:
 
     def start(self) -> None:
         here = self.directory
-        with (
-            socket.create_server(("127.0.0.1", self.port)) as listener,
-            (here / "log").open("ab") as log,
-            open(os.devnull, "rb") as nothing,
-        ):
+        with contextlib.ExitStack() as stack:
+            log = stack.enter_context((here / "log").open("ab")).fileno()
+            streams = [stack.enter_context(open(os.devnull, "rb")).fileno(), log, log]
+            if self.inherits_socket:
+                listener = stack.enter_context(socket.create_server(("127.0.0.1", self.port)))
+                streams.append(listener.fileno())
             options = {
-                "listen-fd": 3,  # see `streams`
+                **({"listen-fd": 3} if self.inherits_socket else {"listen": f"127.0.0.1:{self.port}"}),  # see `streams`
                 "tls-cert-file": here / "server.crt",
                 "tls-private-key-file": here / "server.key",
                 "client-ca-file": here / "ca.crt",
@@ -105,14 +108,24 @@ class ServerProcess:
                 **self.options,
             }
             arguments = [f"--{name}" if value is True else f"--{name}={value}" for name, value in options.items()]
-            streams = (nothing.fileno(), log.fileno(), log.fileno(), listener.fileno())
             self._process = forks.fork_bridgehead("apiserver", *arguments, streams=streams)
-        # The socket is open already: the first request waits until it is served.
         try:
-            self.read(self.probe)
+            self._wait(self._process)
         except (OSError, http.client.HTTPException) as error:
             self.close()
             raise RuntimeError((here / "log").read_text()) from error
+
+    def _wait(self, process: Forked) -> None:
+        """Wait until it serves. At an inherited socket, which is open already, the first request waits."""
+        deadline = time.monotonic() + DEADLINE
+        while True:
+            try:
+                self.read(self.probe)
+                return
+            except (OSError, http.client.HTTPException):
+                if self.inherits_socket or not process.is_running() or time.monotonic() > deadline:
+                    raise
+            time.sleep(0.02)
 
     def read(self, path: str, *, user: str = "", token: str = "") -> bytes:
         """Return the body of a path. Raises `urllib.error.HTTPError`."""

@@ -130,9 +130,11 @@ async def _serve(options: ServeOptions) -> None:
     encryption, auditor = _encryption(options), _auditor(options)
     trusted = certificates.trusted()
     # The socket is opened before the store is read, so that clients of a restarting server wait instead of failing.
-    listeners = open_listeners(options.listen, options.listen_fds)
+    # With a store that several servers share, they use another server until this one answers.
+    listeners = [] if options.etcd else open_listeners(options.listen, options.listen_fds)
     store, leases = await _open_store(options, table, encryption)
     try:
+        listeners = listeners or open_listeners(options.listen, options.listen_fds)
         service_ip = str(ip_network(options.service_cidrs[0])[1])
         advertise = _advertised(options, listeners)
         address = advertise or listeners[0].getsockname()[:2]
