@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping
 from functools import partial
 from typing import Any
 
@@ -102,6 +102,7 @@ class Application:
         unsent: UnsentBudget,
         rendering: Rendering,
         flow_control: FlowControl,
+        has_news: Callable[[], Awaitable[bool]],
         begin_trail: Begin = begin_unaudited,
     ) -> None:
         self._authenticator = authenticator
@@ -116,6 +117,7 @@ class Application:
         self._sender = Sender(unsent)
         self._rendering = rendering
         self._flow_control = flow_control
+        self._has_news = has_news
         self._begin_trail = begin_trail
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -220,7 +222,7 @@ class Application:
             check_timeout(exchange.query)
         user = self._impersonate(await self._authenticate(exchange), exchange)
         await seat.take(self._flow_control.classify(user, info), user, info)
-        self._authorize(user, exchange)
+        await self._authorize(user, exchange)
         request = exchange.accept(user, receive)
         if (tunnel := tunnel_of(exchange.scope)) is not None:
             tunnel.on_start = partial(self._start_upgrade, exchange)
@@ -264,7 +266,7 @@ class Application:
 
         try:
             user = self._impersonate(await self._authenticate(exchange), exchange)
-            self._authorize(user, exchange)
+            await self._authorize(user, exchange)
             request = exchange.accept(user, receive)
             if not is_stream(exchange.info):
                 raise not_found_path()
@@ -305,7 +307,7 @@ class Application:
             if FRONT_PROXY in state:
                 user = self._authenticator.user_of_proxy(state[FRONT_PROXY], scope["headers"])
             if user is None:
-                user = await self._authenticator.authenticate(headers, state.get("peer"), scope["path"], exchange.notes)
+                user = await self._user_of(exchange)
             if PEER_UNTIL in state:
                 self._metrics.access.record_certificate(state[PEER_UNTIL] - time.time())
             newcomer = state.get(NEWCOMER)
@@ -323,6 +325,22 @@ class Application:
             exchange.trail = self._begin_trail(exchange.info, user, scope, headers, exchange.audit_id, annotations)
         return user
 
+    async def _user_of(self, exchange: Exchange) -> User:
+        """Return the user of certificate or token. Raises `InvalidCredentials`.
+
+        A service account may have been created through another server a moment ago.
+        """
+        peer = exchange.scope.get("state", {}).get("peer")
+        authenticate = partial(
+            self._authenticator.authenticate, exchange.headers, peer, exchange.scope["path"], exchange.notes
+        )
+        try:
+            return await authenticate()
+        except InvalidCredentials:
+            if not await self._has_news():
+                raise
+        return await authenticate()
+
     def _drop_proxy_headers(self, request: Request) -> None:
         """Remove the headers that name a front proxy's user from a request that is passed on."""
         request.scope["headers"] = self._authenticator.without_proxy_headers(request.scope["headers"])
@@ -333,10 +351,12 @@ class Application:
         exchange.trail.impersonate(wanted)
         return wanted
 
-    def _authorize(self, user: User, exchange: Exchange) -> None:
-        """Raise a 403 unless the user may make the request."""
+    async def _authorize(self, user: User, exchange: Exchange) -> None:
+        """Raise a 403 unless the user may make the request, also by what other servers have written a moment ago."""
         began = time.perf_counter()
         decision = self._authorizer.decide(user, exchange.info)
+        if not decision.allowed and await self._has_news():
+            decision = self._authorizer.decide(user, exchange.info)
         self._metrics.access.record_authorization(ALLOWED if decision.allowed else DENIED, time.perf_counter() - began)
         exchange.trail.authorize(allowed=decision.allowed, reason=decision.reason)
         if not decision.allowed:

@@ -298,6 +298,7 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
         unsent=UnsentBudget(on_freed=trimmer.on_freed),
         rendering=rendering,
         flow_control=flow_control,
+        has_news=registry.has_news,
         begin_trail=begin_unaudited if settings.auditor is None else settings.auditor.begin,
     )
     return ApiParts(

@@ -9,6 +9,7 @@ Source: apiserver/pkg/registry/generic/registry/store.go.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -42,6 +43,7 @@ from bridgehead.storage import (
     NotFound,
     Record,
     Store,
+    StoreBroken,
     Unchanged,
     ValueTooLarge,
 )
@@ -117,6 +119,13 @@ class Registry:
         """
         await self.store.catch_up()
         self.sync_table()
+
+    async def has_news(self) -> bool:
+        """Return whether other servers have written anything that this one had not seen. It is visible now."""
+        before = self.store.revision
+        with suppress(StoreBroken):
+            await self.catch_up()
+        return self.store.revision != before
 
     def find(self, group: str, version: str, plural: str) -> Resource | None:
         return self.table.find(group, version, plural)

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 
 import pytest
 
-from bridgehead.apiserver.build import ApiSettings, build_api
-from bridgehead.apiserver.resources import build_table
-from bridgehead.storage import Change, MemoryStore, Record
+from bridgehead.storage import Record
 from bridgehead.storage.records import Write
-from bridgehead.storage.state import Batch
 from tests.unit.apiserver.customresources.definitions import (
     DEFINITIONS,
     NAME,
@@ -21,50 +17,16 @@ from tests.unit.apiserver.customresources.definitions import (
     until,
     version,
 )
-from tests.unit.apiserver.world import Clock, World, open_world, signing_key
+from tests.unit.apiserver.two_servers import two_servers
+from tests.unit.apiserver.world import World
 
 CRONTABS = "/apis/stable.example.com/v1/namespaces/default/crontabs"
 
 
-class Replica(MemoryStore):
-    """A server's view of another store. It shows what others wrote only to those who ask for it."""
-
-    def __init__(self, shared: MemoryStore) -> None:
-        super().__init__()
-        self._shared = shared
-        self._state.load(shared._state.all(), shared.revision)
-        self._history.begin(shared.revision)
-        self._commits: list[list[Change]] = []
-
-        def publish(batch: Batch) -> None:
-            MemoryStore._publish(shared, batch)
-            self._commits.append(batch.changes)
-
-        shared._publish = publish
-
-    async def catch_up(self) -> None:
-        commits, self._commits = self._commits, []
-        for changes in commits:
-            self._state.apply(changes)
-            self._history.publish(changes)
-
-    async def _write(self, write: Write) -> Record:
-        try:
-            return await self._shared._write(write)
-        finally:
-            await self.catch_up()
-
-
 @pytest.fixture
 async def worlds() -> AsyncIterator[tuple[World, World]]:
-    """A server with its controllers, and one whose controller of definitions never runs."""
-    async with open_world() as one, AsyncExitStack() as stack:
-        assert isinstance(one.store, MemoryStore)
-        replica = Replica(one.store)
-        table = build_table(service_cidrs=("10.96.0.0/12",), node_port_range=(30000, 32767))
-        parts = build_api(table, replica, ApiSettings(signing_key()))
-        stack.push_async_callback(parts.close)
-        yield one, World(parts, replica, Clock())
+    async with two_servers() as worlds:
+        yield worlds
 
 
 async def test_a_definition_of_another_server_is_served_when_it_is_established(worlds) -> None:
