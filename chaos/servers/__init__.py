@@ -8,7 +8,7 @@
     connections one client's HTTP connections to several servers
     clients     clients that write, and record every answer
     watchers    clients that watch, and record every event
-    cluster     three members in network namespaces of their own, and three servers
+    processes   three members in network namespaces of their own, and three servers
     injection   the faults
     run         a run, in namespaces of its own
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from .cluster import Cluster
+from .processes import Cluster
 from .recordings import Injected
 
 # Time between the end of a process and its new start.

@@ -24,9 +24,9 @@ from bridgehead.client.http_library import aiohttp
 
 from .answers import Body, revision_of
 from .clients import CONFIG_MAPS, LIMITED, QUOTA, SERVICES, SHARED, make_client, path_of
-from .cluster import Cluster, running_cluster
 from .connections import Connections, open_session
 from .injection import Faults, full_plan, inject_all
+from .processes import Cluster, running_cluster
 from .recordings import Injected, Recording
 from .report import Observed
 from .watchers import Watcher, moving
