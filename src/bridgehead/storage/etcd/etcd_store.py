@@ -22,7 +22,6 @@ from bridgehead.storage.errors import (
     ClaimTaken,
     Conflict,
     NotFound,
-    OutcomeUnknown,
     StoreAway,
     StoreBroken,
     ValueTooLarge,
