@@ -53,6 +53,8 @@ def _describe(files: LabFiles) -> str:
     first = (
         f'Lab "{lab.config.name}": up for {_age(time.time() - lab.started_at)}, API at'
         f" https://127.0.0.1:{lab.config.port}, KUBECONFIG={files.kubeconfig}"
+        + (f", {lab.config.api_servers} API servers" if lab.config.api_servers > 1 else "")
+        + (", on etcd" if lab.config.store == "etcd" else "")
         + (", a DNS on each node" if lab.config.node_dns else "")
         + ("" if lab.config.balancer else ", without a load balancer")
     )

@@ -25,12 +25,12 @@ import typer
 from bridgehead import cli
 from bridgehead.heap import no_collection
 from bridgehead.lab import host, state_directories
-from bridgehead.lab.addressing import MAX_NODES, IpFamily
+from bridgehead.lab.addressing import MAX_API_SERVERS, MAX_NODES, IpFamily
 from bridgehead.lab.directory_owner import check_owner, close_to_others
 from bridgehead.lab.errors import AlreadyRunning, LabError, NotRunning
 from bridgehead.lab.ids import IdMap, describe_missing_ids
 from bridgehead.lab.packages import describe_missing_tools
-from bridgehead.lab.plan import LabConfig, LabFiles
+from bridgehead.lab.plan import LabConfig, LabFiles, StoreKind
 
 from . import dashboard_process, logs_setup
 from .groups import OPTIONS
@@ -58,6 +58,19 @@ class Options:
         None,
         OPTIONS,
         "IP families of pods and Services. Default: as in the previous run, else dual if the kernel has IPv6.",
+    )
+    store: StoreKind | None = option(
+        None,
+        OPTIONS,
+        "Store of the objects: sqlite, or etcd (Debian: etcd-server). Default: as in the previous run, else sqlite.",
+    )
+    api_servers: int | None = option(
+        None,
+        OPTIONS,
+        "Number of API servers, each with controllers and a member of etcd; more than one needs --store etcd."
+        " Default: as in the previous run, else 1.",
+        min=1,
+        max=MAX_API_SERVERS,
     )
     node_dns: bool | None = option(
         None,
@@ -159,7 +172,8 @@ def _start(name: str, options: Options, files: LabFiles, lock: int) -> tuple[Lab
     if before and before.ephemeral:
         state_directories.empty(files)
         before = None
-    host.check_space(files.root)
+    store, api_servers = host.choose_store(options.store, options.api_servers, before)
+    host.check_space(files.root, api_servers if store == "etcd" and before is None else 0)
     has_host_access = host.choose_host_access(options.host_access, before)
     id_map, id_base = None, None
     if not (has_host_access and os.geteuid() == 0):
@@ -178,6 +192,8 @@ def _start(name: str, options: Options, files: LabFiles, lock: int) -> tuple[Lab
             host_access=has_host_access,
             offline=options.offline if options.offline is not None else (before is not None and before.offline),
             has_hosts=any(files.registries.glob("*/hosts.toml")),
+            store=store,
+            api_servers=api_servers,
             id_base=id_base,
         )
         with _writing(files):
@@ -255,11 +271,12 @@ def _closing_screen(
     """
     me = own_command()
     nodes = "1 node" if config.nodes == 1 else f"{config.nodes} nodes"
+    servers = f", {config.api_servers} API servers" if config.api_servers > 1 else ""
     lacking = "" if shutil.which("kubectl") else " (with a kubectl, which is missing here; Debian: kubernetes-client)"
     address = "$(kubectl get service web -o jsonpath={.spec.clusterIP})"
     url = f'"http://[{address}]"' if config.ip_family == "ipv6" else f"http://{address}"
     return f"""\
-The lab "{config.name}" is ready after {seconds:.1f} s: {nodes}, the API at https://127.0.0.1:{config.port}.
+The lab "{config.name}" is ready after {seconds:.1f} s: {nodes}{servers}, the API at https://127.0.0.1:{config.port}.
 {f"{page}{chr(10)}" if page else ""}
 Try next{lacking}:
   eval "$({me} env{options})"

@@ -1,4 +1,4 @@
-"""Addresses of a lab by IP family: its local network, nodes, pods and Services.
+"""Addresses of a lab by IP family: its local network, API servers, nodes, pods and Services.
 
 Pure: no I/O, no clock, no randomness. IPv6 addresses mirror the IPv4 ones: node 3 is 10.0.0.203 and fd00:10::203, its
 pods are in 10.244.3.0/24 and fd00:10:244:3::/64. All addresses are private (RFC 1918, RFC 4193) and never leave the
@@ -17,6 +17,7 @@ from bridgehead.objects.addresses import join_host_port
 IpFamily = Literal["ipv4", "ipv6", "dual"]
 
 MAX_NODES: Final = 50
+MAX_API_SERVERS: Final = 5  # each has a member of etcd, of which more than five only make writes slower
 API_PORT: Final = 6443
 _FIRST_NODE: Final = 201
 
@@ -27,7 +28,7 @@ class Ranges:
 
     version: Literal[4, 6]
     fabric: str
-    lab: str  # the lab itself: the API server, and clients outside the cluster
+    lab: str  # the lab itself: the first API server, and clients outside the cluster
     pods: str
     services: str
     kubernetes_service: str
@@ -38,9 +39,16 @@ class Ranges:
     def prefix_length(self) -> int:
         return ipaddress.ip_network(self.fabric).prefixlen
 
+    def api_server(self, number: int) -> str:
+        """Return the address of an API server; they count from 1."""
+        return self._host(number)
+
     def node(self, number: int) -> str:
         """Return the address of a node; nodes count from 1."""
-        return f"{self.fabric.partition('/')[0].removesuffix('0')}{_FIRST_NODE - 1 + number}"
+        return self._host(_FIRST_NODE - 1 + number)
+
+    def _host(self, number: int) -> str:
+        return f"{self.fabric.partition('/')[0].removesuffix('0')}{number}"
 
     def node_pods(self, number: int) -> str:
         """Return the range of a node's pods."""
@@ -72,6 +80,7 @@ IPV6: Final = Ranges(
 RANGES: Final[dict[IpFamily, tuple[Ranges, ...]]] = {"ipv4": (IPV4,), "ipv6": (IPV6,), "dual": (IPV4, IPV6)}
 
 
-def api_url(ranges: Sequence[Ranges]) -> str:
-    """Return the URL of the API server inside the lab."""
-    return f"https://{join_host_port(ranges[0].lab, API_PORT)}"
+def api_urls(ranges: Sequence[Ranges], servers: int) -> tuple[str, ...]:
+    """Return the URLs of so many API servers inside the lab."""
+    hosts = (ranges[0].api_server(number) for number in range(1, servers + 1))
+    return tuple(f"https://{join_host_port(host, API_PORT)}" for host in hosts)

@@ -20,10 +20,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from .addressing import api_url
+from .addressing import api_urls
 from .errors import LabError
 from .kubeconfigs import keep_users_own, make_kubeconfig
-from .plan import CLUSTER_DOMAIN, LabConfig, LabFiles, plan_nodes
+from .plan import CLUSTER_DOMAIN, LabConfig, LabFiles, plan_nodes, plan_servers
 
 _LIFETIME = timedelta(days=3650)
 
@@ -130,6 +130,7 @@ def _make_all(config: LabConfig, files: LabFiles) -> None:
     if not service_account_key.exists():
         # ECDSA: an RSA key takes ten times as long to make, and 50 ms whenever the API server or a controller reads it.
         _write_private(service_account_key, _pem(ec.generate_private_key(ec.SECP256R1())))
+    addresses = [address for server in plan_servers(config) for address in server.addresses]
     service_names = ["kubernetes", "kubernetes.default", "kubernetes.default.svc"]
     authority.issue(
         _Identity(
@@ -140,27 +141,44 @@ def _make_all(config: LabConfig, files: LabFiles) -> None:
                 *service_names,
                 f"kubernetes.default.svc.{CLUSTER_DOMAIN}",
                 "127.0.0.1",
-                *(ranges.lab for ranges in config.ranges),
+                *addresses,
                 config.ranges[0].kubernetes_service,
             ],
         )
     )
     authority.issue(_Identity("apiserver-kubelet-client", "kube-apiserver-kubelet-client", "system:masters"))
 
-    inside = api_url(config.ranges)
+    if config.store == "etcd":
+        _make_etcd_certificates(files, addresses)
+
+    inside, *others = api_urls(config.ranges, config.api_servers)
+    servers = [inside, *others] if others else []
     context = config.context
     admin = authority.issue(_Identity("admin", "kubernetes-admin", "system:masters"))
     ca = authority.pem
     outside = make_kubeconfig(f"https://127.0.0.1:{config.port}", context, ca, admin)
     before = files.kubeconfig.read_bytes() if files.kubeconfig.exists() else b""
     _write_kubeconfig(files.kubeconfig, keep_users_own(outside, before))
-    _write_kubeconfig(files.inside_kubeconfig, make_kubeconfig(inside, context, ca, admin))
+    _write_kubeconfig(files.inside_kubeconfig, make_kubeconfig(inside, context, ca, admin, servers))
     controllers = authority.issue(_Identity("controllers", "system:kube-controller-manager"))
-    _write_parts_kubeconfig(files.part_kubeconfig("controllers"), make_kubeconfig(inside, context, ca, controllers))
+    _write_parts_kubeconfig(
+        files.part_kubeconfig("controllers"), make_kubeconfig(inside, context, ca, controllers, servers)
+    )
     for node in plan_nodes(config):
         serves = [node.name, *node.addresses, "127.0.0.1"]
         credentials = authority.issue(_Identity(node.name, f"system:node:{node.name}", "system:nodes", serves))
-        _write_parts_kubeconfig(files.part_kubeconfig(node.name), make_kubeconfig(inside, context, ca, credentials))
+        _write_parts_kubeconfig(
+            files.part_kubeconfig(node.name), make_kubeconfig(inside, context, ca, credentials, servers)
+        )
+
+
+def _make_etcd_certificates(files: LabFiles, addresses: Sequence[str]) -> None:
+    """Create those of etcd, under the names of kubeadm, with a CA of its own: other clients of the cluster's CA have no
+    access to the store. All members have the same."""
+    authority = _Authority(files.pki, "etcd-ca", "bridgehead-etcd-ca")
+    for name in ("etcd-server", "etcd-peer"):
+        authority.issue(_Identity(name, name, serves=["localhost", "127.0.0.1", *addresses]))
+    authority.issue(_Identity("apiserver-etcd-client", "kube-apiserver-etcd-client"))
 
 
 def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:

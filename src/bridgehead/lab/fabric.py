@@ -16,14 +16,15 @@ from bridgehead.network import syscalls
 from bridgehead.network.links import Links, write_sysctl
 
 from .addressing import Ranges
-from .plan import NodePlan
+from .plan import NodePlan, ServerPlan
 
 BRIDGE = "fabric"
 UPLINK = "eth0"
 
 
-def build_fabric(nodes: list[NodePlan], families: Sequence[Ranges]) -> None:
-    """Create the bridge and the nodes' namespaces, with routes from each of them to every node's pods."""
+def build_fabric(nodes: list[NodePlan], servers: Sequence[ServerPlan], families: Sequence[Ranges]) -> None:
+    """Create the bridge, with an address for each API server, and the nodes' namespaces, with routes from each of them
+    to every node's pods."""
     Path("/run/netns").mkdir(parents=True, exist_ok=True)
     Path("/run/bridgehead/uts").mkdir(parents=True, exist_ok=True)
     with Links() as lab:
@@ -31,8 +32,10 @@ def build_fabric(nodes: list[NodePlan], families: Sequence[Ranges]) -> None:
         _prepare_namespace(families)
         lab.add_bridge(BRIDGE)
         _prepare_link(BRIDGE, families)
+        for server in servers:
+            for ranges, address in zip(families, server.addresses, strict=True):
+                lab.add_address(BRIDGE, f"{address}/{ranges.prefix_length}")
         for ranges in families:
-            lab.add_address(BRIDGE, f"{ranges.lab}/{ranges.prefix_length}")
             # The lab is the nodes' router but forwards nothing; nodes get an ICMP error at once instead of a timeout.
             lab.refuse_forwarding(BRIDGE, ranges.version)
         for node in nodes:

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 from bridgehead.network import syscalls
@@ -18,10 +19,12 @@ from bridgehead.network import syscalls
 from .addressing import API_PORT, IpFamily
 from .errors import LabError, Unsupported
 from .packages import POD_TOOLS, how_to_install
-from .plan import LabConfig
+from .plan import LabConfig, StoreKind
 
 # Three times what a lab writes until it is ready: keys, the store and its journal, logs.
 _LEAST_SPACE = 16 << 20
+# A member of etcd reserves two files of 64 MB for its log, and one of some MiB for its objects.
+_ETCD_SPACE = 144 << 20
 # Ports tried for the API server when the user gave none.
 _PORT_CANDIDATES = range(API_PORT, API_PORT + 100)
 
@@ -45,13 +48,17 @@ def check_host(state_root: Path) -> str:
     return check_namespaces()
 
 
-def check_space(state_root: Path) -> None:
-    """Raise `LabError` when the state directory's disk is nearly full: otherwise the parts would fail one by one."""
+def check_space(state_root: Path, etcd_members: int = 0) -> None:
+    """Raise `LabError` when the state directory's disk is nearly full: otherwise the parts would fail one by one.
+
+    `etcd_members`: those that have no files yet.
+    """
+    needed = _LEAST_SPACE + etcd_members * _ETCD_SPACE
     disk = os.statvfs(state_root)
     free = disk.f_frsize * (disk.f_bfree if os.geteuid() == 0 else disk.f_bavail)
-    if disk.f_blocks and free < _LEAST_SPACE:  # some file systems report no size
+    if disk.f_blocks and free < needed:  # some file systems report no size
         raise LabError(
-            f"the disk of {state_root} has {free >> 20} MiB left, a lab needs {_LEAST_SPACE >> 20}:"
+            f"the disk of {state_root} has {free >> 20} MiB left, a lab needs {needed >> 20}:"
             " free some space, or choose another with --state-dir"
         )
 
@@ -83,6 +90,34 @@ def choose_host_access(wanted: bool | None, before: LabConfig | None) -> bool:
             " `bridgehead down --delete` first, or `up --name OTHER`"
         )
     return before.host_access
+
+
+def choose_store(store: StoreKind | None, api_servers: int | None, before: LabConfig | None) -> tuple[StoreKind, int]:
+    """Return the lab's store and number of API servers: those that are wanted, else as in the previous run.
+
+    Raises `LabError` if they change those of the lab, need each other, or need a program that is missing.
+    """
+    if before is not None:
+        _check_unchanged(store, api_servers, before)
+    kind: StoreKind = store or (before.store if before else "sqlite")
+    servers = api_servers or (before.api_servers if before else 1)
+    if servers > 1 and kind != "etcd":
+        raise LabError(f"several API servers need a store that they share: --api-servers {servers} --store etcd")
+    if kind == "etcd":
+        if find_system_program("etcd") is None:
+            raise Unsupported(f"the command `etcd` is missing: {how_to_install('etcd')}")
+        if find_spec("grpc") is None:
+            raise Unsupported("the Python package grpcio is missing: pip install 'bridgehead[etcd]'")
+    return kind, servers
+
+
+def _check_unchanged(store: StoreKind | None, api_servers: int | None, before: LabConfig) -> None:
+    advice = "`bridgehead down --delete` removes it, another --name makes a second one"
+    if store and store != before.store:
+        raise LabError(f"the lab was made with --store {before.store}, which has its objects: {advice}")
+    if api_servers and api_servers != before.api_servers:
+        reason = "each has a member of its etcd" if before.store == "etcd" else f"on --store {before.store}"
+        raise LabError(f"the lab was made with --api-servers {before.api_servers}, {reason}: {advice}")
 
 
 def choose_node_dns(wanted: bool | None, before: LabConfig | None, kernel: str) -> bool:

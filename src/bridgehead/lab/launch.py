@@ -32,7 +32,7 @@ from .errors import StartFailed
 from .fabric import build_fabric
 from .ids import IdMap
 from .node_init import NodeInit
-from .plan import LabConfig, LabFiles, PartPlan, RunningLab, plan_container_lines, plan_nodes, plan_parts
+from .plan import LabConfig, LabFiles, PartPlan, RunningLab, plan_container_lines, plan_nodes, plan_parts, plan_servers
 from .puller import fork_puller
 from .supervisor import RunPart, Supervisor
 
@@ -236,14 +236,14 @@ def _become_init(
     else:
         roots.enter_lab_root(shown)
     nodes = plan_nodes(config)
-    build_fabric(nodes, config.ranges)
+    build_fabric(nodes, plan_servers(config), config.ranges)
     for node in nodes:
         files.manifests(node).mkdir(parents=True, exist_ok=True)
         if config.host_access:
             Path(node.runtime_root).mkdir(parents=True, exist_ok=True)
     parts = plan_parts(config, files, listen_fd=api_socket.fileno(), lack_of_cgroup=lack_of_cgroup)
     with no_collection():
-        preload([parts[0].argv])
+        preload(_command_lines(part for part in parts if part.starts_first))
     if not os.read(prepared, 1):
         os._exit(1)  # `up` has failed and reports the reason itself
     os.close(prepared)
@@ -254,16 +254,21 @@ def _become_init(
     os.close(progress)  # later errors go to the log
     log.info("lab %s with %s", config.name, "1 node" if config.nodes == 1 else f"{config.nodes} nodes")
     try:
-        Supervisor(parts, files, run_part, node_inits).run(lambda: _load_rest(preload, config, parts[1:]))
+        Supervisor(parts, files, run_part, node_inits).run(lambda: _load_rest(preload, config, parts))
     except Exception:
         log.exception("the lab's first process ends")
         os._exit(1)
 
 
+def _command_lines(parts: Iterable[PartPlan]) -> list[Sequence[str]]:
+    return [part.argv for part in parts if not part.is_program]
+
+
 def _load_rest(preload: Preload, config: LabConfig, parts: Sequence[PartPlan]) -> None:
-    """Load what the API server does not need, and compile the runtimes' seccomp filter (25 ms) once for all of them."""
+    """Load what the parts that start first do not need, and compile the runtimes' seccomp filter (25 ms) once for all of them."""
     with no_collection():
-        preload([*(part.argv for part in parts), *plan_container_lines(config)])
+        later = _command_lines(part for part in parts if not part.starts_first)
+        preload([*later, *plan_container_lines(config)])
     with contextlib.suppress(seccomp.SeccompUnavailable):  # reported when a container starts
         seccomp.default_filter(privileges.DEFAULT_CAPABILITIES)
 

@@ -16,6 +16,8 @@ _PACKAGES: Final = {
     "curl": "curl",
     "dig": "bind9-dnsutils",
     "dnsperf": "dnsperf",
+    "etcd": "etcd-server",
+    "etcdctl": "etcd-client",
     "getcap": "libcap2-bin",
     "host": "bind9-host",
     "ip": "iproute2",

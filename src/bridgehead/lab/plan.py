@@ -7,16 +7,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
 from bridgehead.objects.addresses import join_host_port
 
-from .addressing import API_PORT, MAX_NODES, RANGES, IpFamily, Ranges
+from .addressing import API_PORT, MAX_API_SERVERS, MAX_NODES, RANGES, IpFamily, Ranges
 
 CLUSTER_DOMAIN = "cluster.local"
 NODE_PORTS = "30000-32767"
+# Ports of etcd and of the pages of parts, as kubeadm has them.
+_ETCD_CLIENT_PORT = 2379
+_ETCD_PEER_PORT = 2380
+_ETCD_METRICS_PORT = 2381
+_CONTROLLERS_PORT = 10257
+
+StoreKind = Literal["sqlite", "etcd"]
 
 
 class LabConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,6 +39,8 @@ class LabConfig(msgspec.Struct, frozen=True, kw_only=True):
     host_access: bool = False  # pods may reach the machine's files
     offline: bool = True  # asks only registries on this machine; so do labs that were made before there was a choice
     has_hosts: bool = False  # the user has configured servers of registries
+    store: StoreKind = "sqlite"
+    api_servers: Annotated[int, msgspec.Meta(ge=1, le=MAX_API_SERVERS)] = 1  # on etcd, each with a member of it
     id_base: int | None = None  # the machine's id of the lab's root, if the lab has a range of ids
 
     @property
@@ -115,6 +124,43 @@ def plan_nodes(config: LabConfig) -> list[NodePlan]:
 
 
 @dataclass(frozen=True)
+class ServerPlan:
+    """One API server, with the controllers and the member of etcd beside it; `number` counts from 1 and determines its
+    addresses. All are processes in the lab's own network namespace."""
+
+    number: int
+    ranges: tuple[Ranges, ...]
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """One address of each family."""
+        return tuple(ranges.api_server(self.number) for ranges in self.ranges)
+
+    @property
+    def loopback(self) -> str:
+        """The address for pages that only the lab itself reads."""
+        return f"127.0.0.{self.number}"
+
+    def part(self, name: str) -> str:
+        """Return the name of its part of that kind."""
+        return name if self.number == 1 else f"{name}-{self.number}"
+
+    @property
+    def etcd_url(self) -> str:
+        """URL of its member of etcd, for clients."""
+        return f"https://{join_host_port(self.addresses[0], _ETCD_CLIENT_PORT)}"
+
+    @property
+    def etcd_peer_url(self) -> str:
+        """URL of its member of etcd, for the other members."""
+        return f"https://{join_host_port(self.addresses[0], _ETCD_PEER_PORT)}"
+
+
+def plan_servers(config: LabConfig) -> list[ServerPlan]:
+    return [ServerPlan(number, config.ranges) for number in range(1, config.api_servers + 1)]
+
+
+@dataclass(frozen=True)
 class LabFiles:
     """Paths of the files of one lab, all below its state directory."""
 
@@ -141,6 +187,10 @@ class LabFiles:
     @property
     def store(self) -> Path:
         return self.root / "store" / "cluster.db"
+
+    def etcd_data(self, member: str) -> Path:
+        """Data directory of a member of etcd."""
+        return self.store.parent / member
 
     @property
     def pki(self) -> Path:
@@ -197,6 +247,9 @@ class LabFiles:
             "signer-ca*",
             "front-proxy-ca.crt",
             "front-proxy-client*",
+            "etcd-ca.crt",
+            "etcd-server*",
+            "etcd-peer*",
             "sa.key",
             "apiserver*",
             "controllers*",
@@ -226,7 +279,7 @@ _ZYGOTE = 3  # a fixed number, so that the first process can parse the command l
 class PartPlan:
     """One process of the lab: `bridgehead *argv`, in the namespaces of `node` if it has one.
 
-    The process inherits `descriptors` beside its standard streams. `zygote`: a container runtime, for which the lab's
+    `is_program`: the program `argv` instead. `starts_first`: others wait for it. The process inherits `descriptors` beside its standard streams. `zygote`: a container runtime, for which the lab's
     first process forks the zygote, while its memory is small; the descriptor of the socket to it (--zygote-fd).
     """
 
@@ -235,6 +288,8 @@ class PartPlan:
     node: NodePlan | None = None
     descriptors: tuple[int, ...] = ()
     zygote: int | None = None
+    is_program: bool = False
+    starts_first: bool = False
 
 
 def plan_parts(config: LabConfig, files: LabFiles, *, listen_fd: int, lack_of_cgroup: str = "") -> list[PartPlan]:
@@ -242,7 +297,10 @@ def plan_parts(config: LabConfig, files: LabFiles, *, listen_fd: int, lack_of_cg
 
     `lack_of_cgroup` is the reason why the lab has no cgroup for its containers, "" when it has one.
     """
-    parts = [_api_server(config, files, listen_fd), _controllers(files)]
+    servers = plan_servers(config)
+    parts = [_etcd(config, files, server) for server in servers] if config.store == "etcd" else []
+    parts += [_api_server(config, files, server, listen_fd) for server in servers]
+    parts += [_controllers(config, files, server) for server in servers]
     for node in plan_nodes(config):
         parts += [_runtime(files, node, lack_of_cgroup), _kubelet(config, files, node)]
     return parts
@@ -261,15 +319,66 @@ def plan_container_lines(config: LabConfig) -> list[tuple[str, ...]]:
     return [*lines, ("dns", "--config=/etc/coredns/Corefile"), *balancer]
 
 
-def _api_server(config: LabConfig, files: LabFiles, listen_fd: int) -> PartPlan:
+def _etcd(config: LabConfig, files: LabFiles, server: ServerPlan) -> PartPlan:
+    """Return a member of etcd, with the flags that kubeadm gives it."""
+    pki, name = files.pki, server.part("etcd")
+    members = (f"{other.part('etcd')}={other.etcd_peer_url}" for other in plan_servers(config))
+    return PartPlan(
+        name,
+        (
+            "etcd",
+            f"--name={name}",
+            f"--data-dir={files.etcd_data(name)}",
+            f"--listen-client-urls={server.etcd_url}",
+            f"--advertise-client-urls={server.etcd_url}",
+            f"--listen-peer-urls={server.etcd_peer_url}",
+            f"--initial-advertise-peer-urls={server.etcd_peer_url}",
+            f"--listen-metrics-urls=http://{server.loopback}:{_ETCD_METRICS_PORT}",
+            f"--initial-cluster={','.join(members)}",
+            f"--initial-cluster-token={config.context}",
+            f"--cert-file={pki / 'etcd-server.crt'}",
+            f"--key-file={pki / 'etcd-server.key'}",
+            f"--trusted-ca-file={pki / 'etcd-ca.crt'}",
+            "--client-cert-auth=true",
+            f"--peer-cert-file={pki / 'etcd-peer.crt'}",
+            f"--peer-key-file={pki / 'etcd-peer.key'}",
+            f"--peer-trusted-ca-file={pki / 'etcd-ca.crt'}",
+            "--peer-client-cert-auth=true",
+            "--snapshot-count=10000",  # 3.4 keeps ten times as many entries in memory by default
+            "--logger=zap",  # the only one since 3.5
+            "--log-level=warn",
+            "--log-outputs=stderr",
+        ),
+        is_program=True,
+        starts_first=True,
+    )
+
+
+def _store(config: LabConfig, files: LabFiles, server: ServerPlan) -> list[str]:
+    """Return the options for the store. A server's own member of etcd is the first one that it asks."""
+    if config.store == "sqlite":
+        return [f"--store=sqlite://{files.store}"]
+    servers = plan_servers(config)
+    nearest = sorted(servers, key=lambda other: other != server)
+    return [
+        f"--etcd-servers={','.join(other.etcd_url for other in nearest)}",
+        f"--etcd-cafile={files.pki / 'etcd-ca.crt'}",
+        f"--etcd-certfile={files.pki / 'apiserver-etcd-client.crt'}",
+        f"--etcd-keyfile={files.pki / 'apiserver-etcd-client.key'}",
+    ]
+
+
+def _api_server(config: LabConfig, files: LabFiles, server: ServerPlan, listen_fd: int) -> PartPlan:
+    """Return an API server. All listen on the same socket `listen_fd`: the kernel gives a connection to one that
+    lives."""
     pki, ranges = files.pki, config.ranges
     return PartPlan(
-        "apiserver",
+        server.part("apiserver"),
         (
             "apiserver",
             f"--listen-fd={listen_fd}",
-            *(f"--listen={join_host_port(family.lab, API_PORT)}" for family in ranges),
-            f"--advertise-address={join_host_port(ranges[0].lab, API_PORT)}",
+            *(f"--listen={join_host_port(address, API_PORT)}" for address in server.addresses),
+            f"--advertise-address={join_host_port(server.addresses[0], API_PORT)}",
             f"--tls-cert-file={pki / 'apiserver.crt'}",
             f"--tls-private-key-file={pki / 'apiserver.key'}",
             f"--client-ca-file={pki / 'client-ca.crt'}",
@@ -281,17 +390,18 @@ def _api_server(config: LabConfig, files: LabFiles, listen_fd: int) -> PartPlan:
             f"--proxy-client-key-file={pki / 'front-proxy-client.key'}",
             f"--requestheader-client-ca-file={pki / 'front-proxy-ca.crt'}",
             "--requestheader-allowed-names=front-proxy-client",
-            f"--store=sqlite://{files.store}",
+            *_store(config, files, server),
             f"--service-cluster-ip-range={','.join(family.services for family in ranges)}",
             f"--service-node-port-range={NODE_PORTS}",
         ),
         descriptors=(listen_fd,),
+        starts_first=True,
     )
 
 
-def _controllers(files: LabFiles) -> PartPlan:
+def _controllers(config: LabConfig, files: LabFiles, server: ServerPlan) -> PartPlan:
     return PartPlan(
-        "controllers",
+        server.part("controllers"),
         (
             "controllers",
             f"--kubeconfig={files.part_kubeconfig('controllers')}",
@@ -299,8 +409,8 @@ def _controllers(files: LabFiles) -> PartPlan:
             f"--service-account-private-key-file={files.pki / 'sa.key'}",
             f"--cluster-signing-cert-file={files.pki / 'signer-ca.crt'}",
             f"--cluster-signing-key-file={files.pki / 'signer-ca.key'}",
-            "--no-leader-elect",
-            "--metrics=127.0.0.1:10257",
+            *(["--no-leader-elect"] if config.api_servers == 1 else []),
+            f"--metrics={server.loopback}:{_CONTROLLERS_PORT}",
         ),
     )
 

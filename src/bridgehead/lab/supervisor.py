@@ -64,7 +64,7 @@ class _Part:
     backoff: Backoff = field(default_factory=restart_backoff)
     due: float = 0.0  # monotonic, as the next one: time of the next start, time of the last start
     began: float = 0.0
-    watch: PartWatch | None = None  # None: the part does not run
+    watch: PartWatch | None = None  # None: the part does not run, or is another program, which sends no heartbeats
 
 
 class Supervisor:
@@ -92,10 +92,8 @@ class Supervisor:
         self._silent_seconds = silent_seconds
 
     def run(self, load_rest: Callable[[], None] | None = None) -> None:
-        """Run until a signal stops it. `load_rest()` is called once the first part runs, and loads what only the others
-        need.
-
-        The first part is the API server, for which the others would wait; it starts meanwhile.
+        """Run until a signal stops it. `load_rest()` is called once the parts run that start first, for which the others
+        would wait, and loads what only the others need.
         """
         wakeup, signalled = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(signalled, warn_on_full_buffer=False)
@@ -104,7 +102,7 @@ class Supervisor:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         prepare_to_fork()
         if load_rest is not None:
-            self._start_due(self._parts[:1])
+            self._start_due([part for part in self._parts if part.plan.starts_first])
             load_rest()
             prepare_to_fork()
         while not self._stopping and not self._lock.is_gone():
@@ -144,6 +142,8 @@ class Supervisor:
         return min([*waiting, *checks, *(() if self._is_published else (_PUBLISH_AGAIN,))], default=None)
 
     def _fork_watched(self, part: _Part) -> int:
+        if part.plan.is_program:
+            return self._fork(part.plan, None)
         watch = PartWatch(part.plan.name, self._silent_seconds)
         try:
             pid = self._fork(part.plan, watch)
@@ -154,7 +154,7 @@ class Supervisor:
         part.watch = watch
         return pid
 
-    def _fork(self, plan: PartPlan, watch: PartWatch) -> int:
+    def _fork(self, plan: PartPlan, watch: PartWatch | None) -> int:
         node_init = self._node_inits.get(plan.node.name) if plan.node else None
         # Blocked, so that no signal runs the parent's handlers in the child.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)
@@ -182,10 +182,13 @@ class Supervisor:
                 syscalls.setns(plan.node.utsns, syscalls.CLONE_NEWUTS)
             if node_init:
                 node_init.enter_root()
-            _close_all_but((*plan.descriptors, watch.keep()))
+            _close_all_but((*plan.descriptors, *((watch.keep(),) if watch else ())))
+            if plan.is_program:
+                os.execvp(plan.argv[0], plan.argv)
             if plan.zygote is not None:
                 _move(fork_zygote(partial(run_job, self._run_part)).detach(), plan.zygote)
-            watch.install()  # not in the zygote, whose forks are containers
+            if watch:
+                watch.install()  # not in the zygote, whose forks are containers
             self._run_part(list(plan.argv))
             code = 0
         except SystemExit as end:
@@ -247,9 +250,9 @@ class Supervisor:
 
     def _stop_parts(self, wakeup: int) -> None:
         """Stop the parts: kubelets before the runtimes, whose end they would take for the pods' failure, and the API
-        server last, so that the others can finish their writes."""
+        servers and then etcd last, so that the others can finish their writes."""
         deadline = time.monotonic() + _STOP_BOUND
-        groups: list[list[_Part]] = [[], [], []]
+        groups: list[list[_Part]] = [[], [], [], []]
         for part in self._parts:
             groups[_stop_phase(part.plan.name)].append(part)
         for group in groups:
@@ -262,8 +265,8 @@ class Supervisor:
 
 
 def _stop_phase(name: str) -> int:
-    """Return the phase of the lab's end, 0 to 2, in which the part `name` is stopped."""
-    return 2 if name == "apiserver" else 1 if name.startswith("runtime-") else 0
+    """Return the phase of the lab's end, 0 to 3, in which the part `name` is stopped."""
+    return {"runtime": 1, "apiserver": 2, "etcd": 3}.get(name.partition("-")[0], 0)
 
 
 def _signal(pid: int, number: int) -> None:

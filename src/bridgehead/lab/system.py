@@ -11,6 +11,8 @@ from importlib import resources
 from string import Template
 from typing import Any
 
+import msgspec
+
 from bridgehead import __version__
 from bridgehead.client import ApiClient, Informer, load_kubeconfig, running
 from bridgehead.client.errors import ApiError, ClientError, NotFound
@@ -33,7 +35,7 @@ from bridgehead.objects.times import parse_time
 from bridgehead.yaml_loader import load_all
 
 from . import state_directories
-from .addressing import API_PORT, api_url
+from .addressing import API_PORT, api_urls
 from .earlier_names import DNS, EarlierDns
 from .errors import NotRunning, StartFailed
 from .plan import CLUSTER_DOMAIN, LabConfig, LabFiles
@@ -101,12 +103,16 @@ _BALANCER = _AddOn(
 
 def system_manifests(file: str, config: LabConfig) -> list[dict[str, Any]]:
     """Return the objects of kube-system in one file of `manifests/`, as plain objects."""
+    servers = api_urls(config.ranges, config.api_servers)
+    # With several servers, pods reach one that lives by the Service `kubernetes`.
+    api_address = (config.ranges[0].lab, API_PORT) if len(servers) == 1 else (config.ranges[0].kubernetes_service, 443)
     text = resources.files(__package__).joinpath("manifests", file).read_text("utf-8")
     filled = Template(text).substitute(
         pod_range=",".join(ranges.pods for ranges in config.ranges),
-        api_server=api_url(config.ranges),
-        api_host=config.ranges[0].lab,
-        api_port=API_PORT,
+        api_server=servers[0],
+        api_servers=msgspec.json.encode(servers).decode(),
+        api_host=api_address[0],
+        api_port=api_address[1],
         cluster_dns=config.ranges[0].cluster_dns,
         cluster_domain=CLUSTER_DOMAIN,
         balancer_ranges=", ".join(ranges.balancer for ranges in config.ranges),
