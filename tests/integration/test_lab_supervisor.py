@@ -76,7 +76,7 @@ def spin():
     while True:
         pass
 
-plans = [PartPlan(name, tuple(name.split("-"))) for name in sys.argv[3:]]
+plans = [PartPlan(name, tuple(name.split("-")), is_program=name.startswith("sleep")) for name in sys.argv[3:]]
 Supervisor(plans, LabFiles(pathlib.Path(sys.argv[1])), run_part, silent_seconds=float(sys.argv[2])).run()
 """
 
@@ -140,6 +140,19 @@ def test_parts_that_exit_are_restarted(supervise: Callable[..., Supervised]) -> 
     assert again.pid != waiting.pid
 
 
+def test_a_part_may_be_another_program(supervise: Callable[..., Supervised]) -> None:
+    lab = supervise("sleep-600", "sleep-nothing")
+    part = lab.eventually(lambda part: part.pid, "sleep-600")
+    deadline = time.monotonic() + DEADLINE
+    while (title := Path(f"/proc/{part.pid}/cmdline").read_bytes()) != b"sleep\x00600\x00":
+        assert time.monotonic() < deadline, title
+        time.sleep(0.01)
+    assert lab.eventually(lambda part: part.restarts, "sleep-nothing").last_exit == "exit code 1"
+    assert "nothing" in lab.files.log("sleep-nothing").read_text()
+    os.kill(part.pid, signal.SIGKILL)
+    assert lab.eventually(lambda part: part.restarts == 1 and part.pid, "sleep-600").last_exit == "signal SIGKILL"
+
+
 def test_statuses_are_written_once_that_is_possible(supervise: Callable[..., Supervised]) -> None:
     lab = supervise("wait")
     before = lab.eventually(lambda part: part.pid, "wait")
@@ -163,15 +176,15 @@ def test_stopping_the_supervisor_stops_its_parts(supervise: Callable[..., Superv
             os.kill(pid, 0)
 
 
-def test_kubelets_are_stopped_first_and_the_api_server_last(supervise: Callable[..., Supervised]) -> None:
+def test_kubelets_are_stopped_first_and_the_store_last(supervise: Callable[..., Supervised]) -> None:
     """A kubelet that sees its runtime end would restart the containers of its pods, and count that."""
-    parts = ("apiserver", "runtime-node1", "kubelet-node1")
+    parts = ("etcd", "apiserver", "runtime-node1", "kubelet-node1")
     lab = supervise(*parts)
     for name in parts:
         lab.eventually(lambda part: part.pid, name)
         wait_for_line(lab.files.log(name), "waiting")
     assert lab.stop() == 0
-    assert (lab.files.root / "ended").read_text().split() == ["kubelet", "runtime", "apiserver"]
+    assert (lab.files.root / "ended").read_text().split() == ["kubelet", "runtime", "apiserver", "etcd"]
 
 
 def test_a_failed_write_of_the_status_affects_nothing_else(supervise: Callable[..., Supervised]) -> None:

@@ -1,4 +1,4 @@
-"""Show the logs of the cluster's own parts: init, apiserver, controllers, kubelet-NODE, runtime-NODE.
+"""Show the logs of the cluster's own parts: init, apiserver, controllers, etcd, kubelet-NODE, runtime-NODE.
 
 kube-proxy and the cluster DNS run in pods, whose logs kubectl shows:
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from bridgehead.lab import state_directories
+from bridgehead.lab.errors import LabError
 from bridgehead.lab.plan import LabFiles
 
 from .etcd_options import EtcdRows
@@ -47,8 +48,14 @@ def store_of(files: LabFiles | None, store: str) -> Path:
 
     if files is None:
         return Path(store_path(store) or store)
-    if not files.config.exists():
+    config = state_directories.read_config(files)
+    if config is None:
         raise state_directories.no_such_lab(files)
+    if config.store != "sqlite":
+        raise LabError(
+            f"the objects of the lab {config.name!r} are in its {config.store}, which this command cannot reach:"
+            " docs/etcd-in-a-lab.md shows how `etcdctl snapshot save` writes them to a file"
+        )
     return files.store
 
 

@@ -116,8 +116,8 @@ def _check_unchanged(store: StoreKind | None, api_servers: int | None, before: L
     if store and store != before.store:
         raise LabError(f"the lab was made with --store {before.store}, which has its objects: {advice}")
     if api_servers and api_servers != before.api_servers:
-        reason = "each has a member of its etcd" if before.store == "etcd" else f"on --store {before.store}"
-        raise LabError(f"the lab was made with --api-servers {before.api_servers}, {reason}: {advice}")
+        made = f"--api-servers {before.api_servers} --store {before.store}"
+        raise LabError(f"the lab was made with {made}, and a store keeps its number of members: {advice}")
 
 
 def choose_node_dns(wanted: bool | None, before: LabConfig | None, kernel: str) -> bool:

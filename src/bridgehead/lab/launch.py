@@ -265,7 +265,8 @@ def _command_lines(parts: Iterable[PartPlan]) -> list[Sequence[str]]:
 
 
 def _load_rest(preload: Preload, config: LabConfig, parts: Sequence[PartPlan]) -> None:
-    """Load what the parts that start first do not need, and compile the runtimes' seccomp filter (25 ms) once for all of them."""
+    """Load what the parts that start first do not need, and compile the runtimes' seccomp filter (25 ms) once for all
+    of them."""
     with no_collection():
         later = _command_lines(part for part in parts if not part.starts_first)
         preload([*later, *plan_container_lines(config)])

@@ -279,8 +279,9 @@ _ZYGOTE = 3  # a fixed number, so that the first process can parse the command l
 class PartPlan:
     """One process of the lab: `bridgehead *argv`, in the namespaces of `node` if it has one.
 
-    `is_program`: the program `argv` instead. `starts_first`: others wait for it. The process inherits `descriptors` beside its standard streams. `zygote`: a container runtime, for which the lab's
-    first process forks the zygote, while its memory is small; the descriptor of the socket to it (--zygote-fd).
+    `is_program`: the program `argv` instead. `starts_first`: others wait for it. The process inherits `descriptors`
+    beside its standard streams. `zygote`: a container runtime, for which the lab's first process forks the zygote,
+    while its memory is small; the descriptor of the socket to it (--zygote-fd).
     """
 
     name: str

@@ -38,6 +38,9 @@ _FIRST_DELAY = 0.1
 _LONGEST_DELAY = 5.0
 _STABLE_AFTER = 2.0
 _STOP_BOUND = 5.0
+# A member of etcd that leads looks for a successor for 7 s, also when all others end. The disk already has all that it
+# has acknowledged.
+_ETCD_STOP_BOUND = 1.0
 # Time until the statuses of the parts are written again, after an error (seconds).
 _PUBLISH_AGAIN = 1.0
 # Signals whose handlers, or ignored state, parts must not inherit from init or from the user's shell.
@@ -92,8 +95,8 @@ class Supervisor:
         self._silent_seconds = silent_seconds
 
     def run(self, load_rest: Callable[[], None] | None = None) -> None:
-        """Run until a signal stops it. `load_rest()` is called once the parts run that start first, for which the others
-        would wait, and loads what only the others need.
+        """Run until a signal stops it. `load_rest()` is called once the parts run that start first, and loads what only
+        the others need, which would wait for the first ones.
         """
         wakeup, signalled = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(signalled, warn_on_full_buffer=False)
@@ -259,6 +262,8 @@ class Supervisor:
             for part in group:
                 if part.status.pid:
                     _signal(part.status.pid, signal.SIGTERM)
+            if group is groups[-1]:
+                deadline = min(deadline, time.monotonic() + _ETCD_STOP_BOUND)
             while any(part.status.pid for part in group) and time.monotonic() < deadline:
                 _wait_readable((wakeup,), deadline - time.monotonic())
                 self._reap()

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from cryptography import x509
 
+from bridgehead.client import load_kubeconfig
 from bridgehead.lab.certificates import make_certificates
 from bridgehead.lab.errors import LabError
 from bridgehead.lab.plan import LabConfig, LabFiles
@@ -124,6 +125,27 @@ def test_certificates_contain_the_addresses_of_the_labs_families(tmp_path, famil
         certificate = x509.load_pem_x509_certificate((files.pki / f"{name}.crt").read_bytes())
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         assert set(map(str, names.get_values_for_type(x509.IPAddress))) == addresses
+
+
+def test_several_api_servers_and_etcd(tmp_path: Path) -> None:
+    files = LabFiles(tmp_path)
+    config = LabConfig(name="lab", nodes=1, port=7443, store="etcd", api_servers=3)
+    make_certificates(config, files)
+    servers = tuple(f"https://10.0.0.{number}:6443" for number in (1, 2, 3))
+    for path in (files.inside_kubeconfig, files.part_kubeconfig("controllers"), files.part_kubeconfig("node1")):
+        assert load_kubeconfig(path).servers == servers
+    assert load_kubeconfig(files.kubeconfig).servers == ("https://127.0.0.1:7443",)
+    authority = x509.load_pem_x509_certificate((files.pki / "etcd-ca.crt").read_bytes())
+    for name in ("apiserver", "etcd-server", "etcd-peer"):
+        certificate = x509.load_pem_x509_certificate((files.pki / f"{name}.crt").read_bytes())
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        addresses = set(map(str, names.get_values_for_type(x509.IPAddress)))
+        assert {"127.0.0.1", "10.0.0.1", "10.0.0.2", "10.0.0.3"} <= addresses
+    for name in ("etcd-server", "etcd-peer", "apiserver-etcd-client"):
+        x509.load_pem_x509_certificate((files.pki / f"{name}.crt").read_bytes()).verify_directly_issued_by(authority)
+    read = {path.name for pattern in files.read_inside for path in files.pki.glob(pattern)}
+    assert {"etcd-ca.crt", "etcd-server.key", "etcd-peer.key", "apiserver-etcd-client.key"} <= read
+    assert "etcd-ca.key" not in read
 
 
 @pytest.mark.parametrize("name", ["apiserver.crt", "apiserver.key", "node1.crt"])

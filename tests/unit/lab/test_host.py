@@ -1,11 +1,12 @@
-"""Features of a lab by the machine's abilities: address families, a DNS on each node."""
+"""Features of a lab by the machine's abilities: address families, a DNS on each node, the store."""
 
 from __future__ import annotations
 
 import pytest
 
+from bridgehead.lab import host
 from bridgehead.lab.errors import LabError, Unsupported
-from bridgehead.lab.host import choose_ip_family, choose_node_dns
+from bridgehead.lab.host import choose_ip_family, choose_node_dns, choose_store
 from bridgehead.lab.plan import LabConfig
 
 LACK = "this kernel has no IPv6"
@@ -66,3 +67,55 @@ def test_missing_kernel_features_are_reported_in_one_line(wanted, before, lack, 
 def test_node_dns_is_enabled_on_request_or_by_an_old_kernel(wanted, before, kernel, chosen):
     lab = None if before is None else LabConfig(name="lab", nodes=1, port=6443, node_dns=before)
     assert choose_node_dns(wanted, lab, kernel) is chosen
+
+
+def on(store, servers):
+    return LabConfig(name="lab", nodes=1, port=6443, store=store, api_servers=servers)
+
+
+@pytest.fixture
+def programs(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The programs that the machine has."""
+    found = {"etcd"}
+    monkeypatch.setattr(host, "find_system_program", lambda name: name if name in found else None)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("store", "servers", "before", "chosen"),
+    [
+        (None, None, None, ("sqlite", 1)),
+        ("etcd", None, None, ("etcd", 1)),
+        ("etcd", 3, None, ("etcd", 3)),
+        (None, None, on("etcd", 3), ("etcd", 3)),
+        ("etcd", 3, on("etcd", 3), ("etcd", 3)),
+        ("sqlite", 1, on("sqlite", 1), ("sqlite", 1)),
+    ],
+)
+def test_the_store_is_requested_or_stored(programs, store, servers, before, chosen):
+    assert choose_store(store, servers, before) == chosen
+
+
+@pytest.mark.parametrize(
+    ("store", "servers", "before", "message"),
+    [
+        (None, 3, None, "--api-servers 3 --store etcd"),
+        ("sqlite", 2, None, "--api-servers 2 --store etcd"),
+        ("sqlite", None, on("etcd", 1), "was made with --store etcd, .*`bridgehead down --delete` removes it"),
+        ("etcd", None, on("sqlite", 1), "was made with --store sqlite"),
+        (None, 1, on("etcd", 3), "was made with --api-servers 3 --store etcd"),
+        (None, 3, on("sqlite", 1), "was made with --api-servers 1 --store sqlite"),
+    ],
+)
+def test_another_store_is_refused_in_one_line(programs, store, servers, before, message):
+    with pytest.raises(LabError, match=message) as caught:
+        choose_store(store, servers, before)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_etcd_is_named_with_its_package(programs):
+    programs.clear()
+    for store, before in (("etcd", None), (None, on("etcd", 1))):
+        with pytest.raises(Unsupported, match=r"`etcd` is missing: install it \(Debian: apt-get install etcd-server\)"):
+            choose_store(store, None, before)
+    assert choose_store(None, None, None) == ("sqlite", 1)

@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from bridgehead.lab.addressing import IPV4, IPV6, MAX_NODES
-from bridgehead.lab.plan import LabConfig, LabFiles, plan_container_lines, plan_nodes, plan_parts
+from bridgehead.lab.addressing import IPV4, IPV6, MAX_API_SERVERS, MAX_NODES
+from bridgehead.lab.plan import LabConfig, LabFiles, plan_container_lines, plan_nodes, plan_parts, plan_servers
 from bridgehead.lab.system import system_manifests
+from bridgehead.yaml_loader import load_all
 
 CONFIG = LabConfig(name="lab", nodes=2, port=6443, ip_family="dual")
 
@@ -61,6 +62,83 @@ def test_parts_have_command_lines():
         ("--cluster-dns=10.96.0.10", parts[5].argv),
     ):
         assert option in argv
+
+
+SEVERAL = LabConfig(name="lab", nodes=1, port=6443, ip_family="dual", store="etcd", api_servers=3)
+
+
+def test_each_api_server_has_controllers_and_a_member_of_etcd_beside_it():
+    parts = {part.name: part for part in plan_parts(SEVERAL, LabFiles(Path("/state")), listen_fd=7)}
+    assert list(parts) == [
+        "etcd", "etcd-2", "etcd-3", "apiserver", "apiserver-2", "apiserver-3",
+        "controllers", "controllers-2", "controllers-3", "runtime-node1", "kubelet-node1",
+    ]  # fmt: skip
+    assert [name for name, part in parts.items() if part.is_program] == ["etcd", "etcd-2", "etcd-3"]
+    assert {name.partition("-")[0] for name, part in parts.items() if part.starts_first} == {"etcd", "apiserver"}
+    members = "etcd=https://10.0.0.1:2380,etcd-2=https://10.0.0.2:2380,etcd-3=https://10.0.0.3:2380"
+    for name in ("etcd", "etcd-2", "etcd-3"):
+        assert f"--initial-cluster={members}" in parts[name].argv
+    for option, name in (
+        ("--data-dir=/state/store/etcd-2", "etcd-2"),
+        ("--listen-client-urls=https://10.0.0.2:2379", "etcd-2"),
+        ("--listen-metrics-urls=http://127.0.0.2:2381", "etcd-2"),
+        ("--listen=[fd00:10::2]:6443", "apiserver-2"),
+        ("--advertise-address=10.0.0.2:6443", "apiserver-2"),
+        ("--etcd-servers=https://10.0.0.2:2379,https://10.0.0.1:2379,https://10.0.0.3:2379", "apiserver-2"),
+        ("--metrics=127.0.0.3:10257", "controllers-3"),
+    ):
+        assert option in parts[name].argv
+    for number in ("", "-2", "-3"):
+        server = parts[f"apiserver{number}"]
+        assert "--listen-fd=7" in server.argv
+        assert server.descriptors == (7,)
+        assert not any(option.startswith("--store") for option in server.argv)
+        assert "--no-leader-elect" not in parts[f"controllers{number}"].argv
+
+
+def test_one_api_server_on_etcd_needs_no_election():
+    config = msgspec.structs.replace(SEVERAL, api_servers=1)
+    parts = {part.name: part for part in plan_parts(config, LabFiles(Path("/state")), listen_fd=7)}
+    assert list(parts) == ["etcd", "apiserver", "controllers", "runtime-node1", "kubelet-node1"]
+    assert "--no-leader-elect" in parts["controllers"].argv
+
+
+def test_api_servers_have_addresses_that_nothing_else_has():
+    servers = plan_servers(msgspec.structs.replace(SEVERAL, api_servers=MAX_API_SERVERS))
+    assert servers[0].addresses == (IPV4.lab, IPV6.lab)
+    for index, ranges in enumerate((IPV4, IPV6)):
+        addresses = [ip_address(server.addresses[index]) for server in servers]
+        assert len(set(addresses)) == MAX_API_SERVERS
+        first_of_balancer = ip_address(ranges.balancer.partition("-")[0])
+        assert all(address in ip_network(ranges.fabric) for address in addresses)
+        assert all(int(address) < int(first_of_balancer) for address in addresses)
+
+
+def test_a_lab_without_a_stored_store_has_sqlite():
+    config = msgspec.json.decode(b'{"name": "lab", "nodes": 1, "port": 1}', type=LabConfig)
+    assert (config.store, config.api_servers) == ("sqlite", 1)
+
+
+@pytest.mark.parametrize(
+    ("config", "host", "servers"),
+    [
+        (CONFIG, ("10.0.0.1", "6443"), ["https://10.0.0.1:6443"]),
+        (msgspec.structs.replace(SEVERAL, ip_family="ipv6"), ("fd00:10:96::1", "443"),
+         [f"https://[fd00:10::{number}]:6443" for number in (1, 2, 3)]),
+    ],
+)  # fmt: skip
+def test_system_pods_find_every_api_server(config, host, servers):
+    """kube-proxy knows them all; the others use the Service, if there are several."""
+    (settings,) = (one for one in system_manifests("kube-proxy.yaml", config) if one["kind"] == "ConfigMap")
+    (cluster,) = load_all(settings["data"]["kubeconfig.conf"])[0]["clusters"]
+    assert cluster["cluster"]["server"] == servers[0]
+    assert cluster["cluster"]["extensions"][0]["extension"]["servers"] == servers
+    for file in ("dns.yaml", "node-dns.yaml", "balancer.yaml"):
+        for manifest in system_manifests(file, config):
+            if manifest["kind"] in ("Deployment", "DaemonSet"):
+                (container,) = manifest["spec"]["template"]["spec"]["containers"]
+                values = {one["name"]: one.get("value") for one in container["env"]}
+                assert (values["KUBERNETES_SERVICE_HOST"], values["KUBERNETES_SERVICE_PORT"]) == host
 
 
 def test_runtimes_get_the_reason_for_a_missing_cgroup():

@@ -108,13 +108,19 @@ class LocalApis:
             elif record.facts.labels.get(LABEL) is not None and not _agrees(record.value, obj):
                 await self._registry.update(Write(RESOURCE, "", name), lambda old: {**old, "spec": obj["spec"]})
         except (ApiStatus, StorageError) as error:
-            log.warning("cannot register the APIService %s: %s", name, error)
+            if not _is_written_by_others(error):
+                log.warning("cannot register the APIService %s: %s", name, error)
 
     async def _remove(self, name: str) -> None:
         try:
             await self._registry.delete(Write(RESOURCE, "", name), DeleteOptions())
         except (ApiStatus, StorageError) as error:
             log.warning("cannot remove the APIService %s: %s", name, error)
+
+
+def _is_written_by_others(error: Exception) -> bool:
+    """Return whether another API server on the same store wrote the object meanwhile."""
+    return isinstance(error, ApiStatus) and error.reason in ("AlreadyExists", "Conflict")
 
 
 def _agrees(stored: bytes, obj: Mapping[str, JsonObject]) -> bool:

@@ -1,0 +1,154 @@
+"""A lab with three API servers on an etcd of three members, of which some are killed."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from bridgehead.lab import state_directories
+from bridgehead.lab.plan import LabFiles, PartStatus
+
+from .api import Objects
+from .conftest import PATIENCE, Lab, eventually
+
+pytestmark = pytest.mark.needs("etcd")
+
+_SERVERS = (1, 2, 3)
+_WRITES = "/api/v1/namespaces/default/configmaps"
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    lab = Lab("servers", tmp_path_factory.mktemp("servers"))
+    try:
+        lab.start("--nodes", "1", "--api-servers", "3", "--store", "etcd", "--no-balancer")
+        yield lab
+    finally:
+        lab.stop("--delete")
+
+
+def part(lab: Lab, kind: str, number: int) -> PartStatus:
+    name = kind if number == 1 else f"{kind}-{number}"
+    return next(one for one in state_directories.read_parts(LabFiles(lab.state_dir)) if one.name == name)
+
+
+def kill(lab: Lab, kind: str, number: int) -> int:
+    """Kill a part; return its process id."""
+    pid = part(lab, kind, number).pid
+    assert lab.inside("kill", "-KILL", pid).returncode == 0
+    return pid
+
+
+def runs_again(lab: Lab, kind: str, number: int, before: int) -> bool:
+    now = part(lab, kind, number)
+    return now.pid not in (0, before) and now.restarts > 0 and now.last_exit == "signal SIGKILL"
+
+
+def leader(lab: Lab) -> int:
+    """Return the number of etcd's member that leads, 0 if none does."""
+    for number in _SERVERS:
+        metrics = lab.inside("curl", "-sS", f"http://127.0.0.{number}:2381/metrics").stdout
+        if "\netcd_server_is_leader 1\n" in metrics:
+            return number
+    return 0
+
+
+def is_healthy(lab: Lab, member: int) -> bool:
+    return '"health":"true"' in lab.inside("curl", "-sS", f"http://127.0.0.{member}:2381/health").stdout
+
+
+def are_endpoints(found: Objects) -> bool:
+    endpoints = found.get("kubernetes", {}).get("endpoints") or []
+    return sorted(address for one in endpoints for address in one["addresses"]) == [
+        f"10.0.0.{number}" for number in _SERVERS
+    ]
+
+
+def wait_endpoints(lab: Lab) -> None:
+    path = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
+    lab.api.wait(path, are_endpoints, "the Service kubernetes never had three endpoints")
+
+
+class Writer:
+    """Creates ConfigMaps, each over a connection of its own, until it is stopped."""
+
+    def __init__(self, lab: Lab) -> None:
+        self._lab = lab
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self.acknowledged: list[str] = []
+        self.refused: list[str] = []
+
+    def __enter__(self) -> Writer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join(PATIENCE)
+
+    def wait_more(self, count: int = 10) -> None:
+        """Wait until so many further writes are acknowledged."""
+        before = len(self.acknowledged)
+        eventually(lambda: len(self.acknowledged) >= before + count, message="writes are no longer acknowledged")
+
+    def _run(self) -> None:
+        number = 0
+        while not self._stop.is_set():
+            number += 1
+            name = f"write-{number}"
+            connection = self._lab.api.connect()
+            try:
+                body = json.dumps({"metadata": {"name": name}, "data": {"number": str(number)}})
+                connection.request("POST", _WRITES, body, {"Content-Type": "application/json"})
+                answer = connection.getresponse()
+                text = answer.read().decode()
+            except (OSError, http.client.HTTPException, ssl.SSLError):
+                continue  # unanswered, and so not acknowledged
+            finally:
+                connection.close()
+            if answer.status == 201:
+                self.acknowledged.append(name)
+            elif answer.status < 500:
+                self.refused.append(text)
+
+
+def test_w57_killed_servers_and_members_lose_nothing(lab: Lab) -> None:
+    wait_endpoints(lab)
+    with Writer(lab) as writer:
+        writer.wait_more()
+        killed = kill(lab, "apiserver", 2)
+        writer.wait_more()
+        assert lab.kubectl("get", "nodes").returncode == 0
+        eventually(lambda: runs_again(lab, "apiserver", 2, killed))
+        ready = ("curl", "-sSk", "https://10.0.0.2:6443/readyz")
+        eventually(lambda: lab.inside(*ready).stdout == "ok")
+
+        first = eventually(lambda: leader(lab))
+        killed = kill(lab, "etcd", first)
+        writer.wait_more()
+        eventually(lambda: runs_again(lab, "etcd", first, killed))
+        eventually(lambda: is_healthy(lab, first))
+        assert lab.kubectl("get", "nodes").returncode == 0
+        writer.wait_more()
+    found = {item["metadata"]["name"] for item in lab.api.list(_WRITES)}
+    assert sorted(set(writer.acknowledged) - found) == []
+    assert writer.refused == []
+    wait_endpoints(lab)
+
+
+def test_a_stopped_lab_keeps_its_objects_and_its_store(lab: Lab) -> None:
+    status, created = lab.api.call("POST", _WRITES, json.dumps({"metadata": {"name": "kept"}}))
+    assert status == 201, created
+    lab.stop()
+    lab.start()
+    wait_endpoints(lab)
+    kept = lab.api.get(f"{_WRITES}/kept")
+    assert kept is not None
+    assert kept["metadata"]["uid"] == created["metadata"]["uid"]
+    assert lab.command("status").stdout.splitlines()[0].endswith(", 3 API servers, on etcd, without a load balancer")
