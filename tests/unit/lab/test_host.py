@@ -113,9 +113,13 @@ def test_another_store_is_refused_in_one_line(programs, store, servers, before, 
     assert "\n" not in str(caught.value)
 
 
-def test_a_missing_etcd_is_named_with_its_package(programs):
+@pytest.mark.parametrize(("store", "before"), [("etcd", None), (None, on("etcd", 1))])
+def test_a_missing_etcd_is_named_with_its_package(programs, store, before):
     programs.clear()
-    for store, before in (("etcd", None), (None, on("etcd", 1))):
-        with pytest.raises(Unsupported, match=r"`etcd` is missing: install it \(Debian: apt-get install etcd-server\)"):
-            choose_store(store, None, before)
+    with pytest.raises(Unsupported, match=r"`etcd` is missing: install it \(Debian: apt-get install etcd-server\)"):
+        choose_store(store, None, before)
+
+
+def test_other_stores_need_no_etcd(programs):
+    programs.clear()
     assert choose_store(None, None, None) == ("sqlite", 1)
