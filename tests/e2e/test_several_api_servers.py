@@ -145,7 +145,13 @@ def test_w57_killed_servers_and_members_lose_nothing(lab: Lab) -> None:
 def test_a_stopped_lab_keeps_its_objects_and_its_store(lab: Lab) -> None:
     status, created = lab.api.call("POST", _WRITES, json.dumps({"metadata": {"name": "kept"}}))
     assert status == 201, created
+    backup = lab.command("backup", lab.state_dir / "store.backup")
+    assert backup.returncode == 0, backup.stderr
+    assert "objects, revision" in backup.stdout
     lab.stop()
+    refused = lab.command("restore", lab.state_dir / "store.backup")
+    assert (refused.returncode, refused.stderr.count("\n")) == (1, 1)
+    assert "name a lab on sqlite" in refused.stderr
     lab.start()
     wait_endpoints(lab)
     kept = lab.api.get(f"{_WRITES}/kept")

@@ -21,6 +21,7 @@ from .store_copies import (
     Progress,
     describe,
     encryption_of,
+    enter_etcd_of,
     lab_unless,
     reporting_store_errors,
     store_of,
@@ -48,14 +49,14 @@ def command(options: Options) -> None:
 
 def _back_up(options: Options, left_out: _LeftOut) -> Copied:
     etcd, progress = etcd_options(options, options.store), Progress("backup")
-    if etcd is not None:
+    files = None if etcd else lab_unless(options.store, options.name, options.state_dir)
+    if etcd := etcd or enter_etcd_of(files):
         from bridgehead.apiserver.stores import back_up_etcd
 
         return back_up_etcd(etcd, encryption_of(options), options.file, progress, left_out)
     from bridgehead.storage.copies import back_up
 
-    store = store_of(lab_unless(options.store, options.name, options.state_dir), options.store)
-    return back_up(store, options.file, progress)
+    return back_up(store_of(files, options.store), options.file, progress)
 
 
 class _LeftOut:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import typer
 
 from bridgehead.lab import state_directories
+from bridgehead.lab.enter import enter_network, network_path
 from bridgehead.lab.errors import LabError
-from bridgehead.lab.plan import LabFiles
+from bridgehead.lab.plan import LabFiles, plan_servers
 
 from .etcd_options import EtcdRows
 from .groups import OPTIONS
@@ -21,6 +22,7 @@ from .lab_options import find_lab, name_row, reporting_errors, state_dir_row
 from .options import option
 
 if TYPE_CHECKING:
+    from bridgehead.apiserver.stores import EtcdOptions
     from bridgehead.storage.copies import Copied
     from bridgehead.storage.sealing import Encryption
 
@@ -53,10 +55,29 @@ def store_of(files: LabFiles | None, store: str) -> Path:
         raise state_directories.no_such_lab(files)
     if config.store != "sqlite":
         raise LabError(
-            f"the objects of the lab {config.name!r} are in its {config.store}, which this command cannot reach:"
-            " docs/etcd-in-a-lab.md shows how `etcdctl snapshot save` writes them to a file"
+            f"the objects of the lab {config.name!r} are in its {config.store}, which runs only with its API servers:"
+            " name a lab on sqlite, or restore a snapshot of etcd (docs/etcd-in-a-lab.md)"
         )
     return files.store
+
+
+def enter_etcd_of(files: LabFiles | None) -> EtcdOptions | None:
+    """Return the access to the etcd of a running lab, and enter the lab's network, where its etcd is. None for a lab on
+    SQLite, or without a lab. The process must have one thread only. Raises `LabError`, OSError."""
+    config = state_directories.read_config(files) if files else None
+    if files is None or config is None or config.store != "etcd":
+        return None
+    from bridgehead.apiserver.stores import EtcdOptions
+
+    lab = state_directories.read_running(files)
+    enter_network(lab, network_path(lab, None))
+    access = files.etcd_access
+    return EtcdOptions(
+        servers=tuple(server.etcd_url for server in plan_servers(lab.config)),
+        ca_file=access.authority,
+        cert_file=access.certificate,
+        key_file=access.key,
+    )
 
 
 def encryption_of(rows: CopyRows) -> Encryption | None:

@@ -114,7 +114,8 @@ def choose_store(store: StoreKind | None, api_servers: int | None, before: LabCo
 def _check_unchanged(store: StoreKind | None, api_servers: int | None, before: LabConfig) -> None:
     advice = "`bridgehead down --delete` removes it, another --name makes a second one"
     if store and store != before.store:
-        raise LabError(f"the lab was made with --store {before.store}, which has its objects: {advice}")
+        moves = "; `bridgehead backup` and `restore` move the objects there" if store == "sqlite" else ""
+        raise LabError(f"the lab was made with --store {before.store}, which has its objects: {advice}{moves}")
     if api_servers and api_servers != before.api_servers:
         made = f"--api-servers {before.api_servers} --store {before.store}"
         raise LabError(f"the lab was made with {made}, and a store keeps its number of members: {advice}")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
@@ -160,6 +160,14 @@ def plan_servers(config: LabConfig) -> list[ServerPlan]:
     return [ServerPlan(number, config.ranges) for number in range(1, config.api_servers + 1)]
 
 
+class EtcdAccess(NamedTuple):
+    """Files of a client of etcd: the CA of its members, a certificate and its key."""
+
+    authority: Path
+    certificate: Path
+    key: Path
+
+
 @dataclass(frozen=True)
 class LabFiles:
     """Paths of the files of one lab, all below its state directory."""
@@ -187,6 +195,14 @@ class LabFiles:
     @property
     def store(self) -> Path:
         return self.root / "store" / "cluster.db"
+
+    @property
+    def etcd_access(self) -> EtcdAccess:
+        return EtcdAccess(
+            self.pki / "etcd-ca.crt",
+            self.pki / "apiserver-etcd-client.crt",
+            self.pki / "apiserver-etcd-client.key",
+        )
 
     def etcd_data(self, member: str) -> Path:
         """Data directory of a member of etcd."""
@@ -361,11 +377,12 @@ def _store(config: LabConfig, files: LabFiles, server: ServerPlan) -> list[str]:
         return [f"--store=sqlite://{files.store}"]
     servers = plan_servers(config)
     nearest = sorted(servers, key=lambda other: other != server)
+    access = files.etcd_access
     return [
         f"--etcd-servers={','.join(other.etcd_url for other in nearest)}",
-        f"--etcd-cafile={files.pki / 'etcd-ca.crt'}",
-        f"--etcd-certfile={files.pki / 'apiserver-etcd-client.crt'}",
-        f"--etcd-keyfile={files.pki / 'apiserver-etcd-client.key'}",
+        f"--etcd-cafile={access.authority}",
+        f"--etcd-certfile={access.certificate}",
+        f"--etcd-keyfile={access.key}",
     ]
 
 
