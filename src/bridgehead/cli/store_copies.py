@@ -62,8 +62,10 @@ def store_of(files: LabFiles | None, store: str) -> Path:
 
 
 def enter_etcd_of(files: LabFiles | None) -> EtcdOptions | None:
-    """Return the access to the etcd of a running lab, and enter the lab's network, where its etcd is. None for a lab on
-    SQLite, or without a lab. The process must have one thread only. Raises `LabError`, OSError."""
+    """Enter the network of a running lab on etcd, and return the access to its etcd; None for any other store.
+
+    The process must have one thread only. Raises `LabError`, OSError.
+    """
     config = state_directories.read_config(files) if files else None
     if files is None or config is None or config.store != "etcd":
         return None
