@@ -264,7 +264,7 @@ class EtcdStore(MemoryStore):
                 except StoreAway:
                     if not result.succeeded:
                         raise
-                    # What etcd has acknowledged is written, whenever this server sees it.
+                    # A write that etcd has acknowledged is done, whenever this server sees it.
                 if not result.succeeded:
                     stale.update(transaction.found_claims(result))
                     return None
