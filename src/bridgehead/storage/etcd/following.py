@@ -122,7 +122,8 @@ class Follower:
             try:
                 start = self._observer.revision + 1
                 end = prefix_end(self._prefix)
-                self._watch = await self._client.watch(self._prefix, end, start_revision=start)
+                # Without etcd's own notifications of progress, which older releases may send before earlier changes.
+                self._watch = await self._client.watch(self._prefix, end, start_revision=start, progress_notify=False)
                 self._succeeded()
                 async for batch in self._watch:
                     backoff.reset()
