@@ -36,7 +36,19 @@ from .errors import (
     ValueTooLarge,
 )
 from .memory import MemoryStore
-from .records import Change, Companions, Create, Delete, Facts, JsonObject, Key, Record, Unchanged, Update
+from .records import (
+    Change,
+    Companions,
+    Create,
+    Delete,
+    Facts,
+    FieldValue,
+    JsonObject,
+    Key,
+    Record,
+    Unchanged,
+    Update,
+)
 from .store import Store, Watch
 
 if TYPE_CHECKING:
@@ -51,6 +63,7 @@ __all__ = [
     "Create",
     "Delete",
     "Facts",
+    "FieldValue",
     "JsonObject",
     "Key",
     "MemoryStore",

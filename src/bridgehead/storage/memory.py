@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from .errors import StoreBroken
 from .history import DEFAULT_BYTES, DEFAULT_CHANGES, History, LogWatch
-from .records import Companions, Create, Delete, Facts, JsonObject, Key, Record, Update, Write
+from .records import Companions, Create, Delete, Facts, FieldValue, JsonObject, Key, Record, Update, Write
 from .state import Batch, State
 
 
@@ -86,8 +86,10 @@ class MemoryStore:
     async def delete(self, key: Key, *, expected: int | None = None, also: Companions = ()) -> Record:
         return await self._write(Delete(key, expected, also))
 
-    def watch(self, resource: str, namespace: str | None = None, *, since: int) -> LogWatch:
-        return self._history.watch(resource, namespace, since, self._state.revision)
+    def watch(
+        self, resource: str, namespace: str | None = None, *, since: int, field: FieldValue | None = None
+    ) -> LogWatch:
+        return self._history.watch(resource, namespace, since, self._state.revision, field)
 
     async def close(self) -> None:
         self._closed = True

@@ -59,6 +59,19 @@ class Change(msgspec.Struct, weakref=True, eq=False):
     previous: Record | None = None
 
 
+class FieldValue(NamedTuple):
+    """A value of a field of `Facts`. A watch of it needs the changes of objects that have it before or after."""
+
+    name: str
+    value: str
+
+    def is_of(self, change: Change) -> bool:
+        """Whether the object has this value before or after the change."""
+        if change.record.facts.fields.get(self.name) == self.value:
+            return True
+        return change.previous is not None and change.previous.facts.fields.get(self.name) == self.value
+
+
 class Create(msgspec.Struct):
     """A new object. `also`: writes of other objects that are committed with this one, or not at all.
 

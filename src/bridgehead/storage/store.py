@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Protocol
 
-from .records import Change, Companions, Facts, JsonObject, Key, Record
+from .records import Change, Companions, Facts, FieldValue, JsonObject, Key, Record
 
 
 class Watch(Protocol):
@@ -132,8 +132,12 @@ class Store(Protocol):
         """Remove an object; return its last state with the deletion's revision. Raises `NotFound`, `Conflict`."""
         ...
 
-    def watch(self, resource: str, namespace: str | None = None, *, since: int) -> Watch:
+    def watch(
+        self, resource: str, namespace: str | None = None, *, since: int, field: FieldValue | None = None
+    ) -> Watch:
         """Open a watch for changes with revisions above `since`.
+
+        With `field`, the watch may leave out the changes of objects that do not have this value before or after.
 
         Raises `TooOld` when the history does not reach back to `since`, so that the watcher has to list again, or when
         `since` is above `revision`.

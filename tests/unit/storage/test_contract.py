@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -18,6 +18,7 @@ from bridgehead.storage import (
     Create,
     Delete,
     Facts,
+    FieldValue,
     Key,
     MemoryStore,
     NotFound,
@@ -380,6 +381,97 @@ async def test_a_watch_of_a_namespace_gets_no_other_changes(store: Store) -> Non
     await put(store, "d", "x")
     assert [change.record.key.name for change in await take(watch, 2)] == ["b", "d"]
     watch.close()
+
+
+NODE_1 = FieldValue("spec.nodeName", "node-1")
+
+
+async def bind(store: Store, name: str, node: str, namespace: str = "default") -> int:
+    return await put(store, name, namespace, fields={"metadata.name": name, "spec.nodeName": node})
+
+
+async def waiting(watch: Watch, count: int) -> asyncio.Task[list[Change]]:
+    """Return a reader of `count` changes, which waits by now."""
+    reader = asyncio.create_task(take(watch, count))
+    await asyncio.sleep(0)
+    return reader
+
+
+async def test_a_watch_of_a_value_gets_what_has_it_before_or_after(store: Store) -> None:
+    await bind(store, "past", "node-1")
+    await bind(store, "other", "node-2")
+    reader = await waiting(store.watch("pods", since=0, field=NODE_1), 5)
+    await bind(store, "a", "")
+    for node in ("node-1", "node-2", "node-3", "node-1"):
+        revision = found.revision if (found := store.get(pod("a"))) else 0
+        facts = Facts(fields={"spec.nodeName": node})
+        await store.update(pod("a"), value("a"), facts, expected=revision)
+    await put(store, "without-fields")
+    await store.delete(pod("a"))
+    seen = [(change.record.key.name, change.type, change.record.revision) for change in await reader]
+    assert seen == [
+        ("past", "ADDED", 1),
+        ("a", "MODIFIED", 4),
+        ("a", "MODIFIED", 5),
+        ("a", "MODIFIED", 7),
+        ("a", "DELETED", 9),
+    ]
+
+
+async def test_a_watch_of_a_value_in_a_namespace_gets_no_other_changes(store: Store) -> None:
+    here, everywhere = (store.watch("pods", namespace, since=0, field=NODE_1) for namespace in ("x", None))
+    readers = await waiting(here, 1), await waiting(everywhere, 2)
+    await bind(store, "a", "node-1", "y")
+    await bind(store, "b", "node-1", "x")
+    names = [[change.record.key.name for change in await reader] for reader in readers]
+    assert names == [["b"], ["a", "b"]]
+
+
+async def test_a_watch_of_a_value_is_not_dropped_for_changes_of_others(open_: Open) -> None:
+    store = open_(history_changes=3)
+    reader = await waiting(store.watch("pods", since=0, field=NODE_1), 1)
+    for n in range(10):
+        await bind(store, f"p{n}", "node-2")
+    assert not reader.done()
+    await bind(store, "own", "node-1")
+    assert [change.record.key.name for change in await reader] == ["own"]
+
+
+async def test_a_cancelled_reader_of_a_value_is_not_dropped_and_loses_nothing(open_: Open) -> None:
+    store = open_(history_changes=3)
+    watch = store.watch("pods", since=0, field=NODE_1)
+    reader = await waiting(watch, 1)
+    for n in range(10):
+        await bind(store, f"p{n}", "node-2")
+    reader.cancel()
+    await asyncio.wait([reader])
+    await bind(store, "own", "node-1")
+    assert [change.record.key.name for change in await take(watch, 1)] == ["own"]
+
+
+async def test_a_watch_of_a_value_that_ends_gets_what_is_its_own_first(store: Store) -> None:
+    watch = store.watch("pods", since=0, field=NODE_1)
+    reader = asyncio.create_task(anext(aiter(watch)))
+    await asyncio.sleep(0)
+    assert watch.pending() == []
+    writes = asyncio.gather(bind(store, "own", "node-1"), bind(store, "other", "node-2"))
+    await writes
+    watch.finish()
+    assert [change.record.key.name for change in await reader] == ["own"]
+    with pytest.raises(StopAsyncIteration):
+        await anext(aiter(watch))
+
+
+async def test_watches_of_values_leave_nothing_behind(store: Store) -> None:
+    fields = [FieldValue("metadata.name", f"p{n}") for n in range(3)]
+    watches = [store.watch("pods", since=0, field=field) for field in fields]
+    readers = [await waiting(watch, 1) for watch in watches]
+    await bind(store, "p0", "node-1")
+    for watch in watches:
+        watch.close()
+    await asyncio.gather(*readers, return_exceptions=True)
+    log = cast("Any", store)._history._log("pods")
+    assert (log.watches, log._indexes, log._called) == (set(), {}, [])
 
 
 async def test_all_watchers_get_the_same_change(store: Store) -> None:

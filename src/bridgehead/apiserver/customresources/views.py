@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Protocol
 
-from bridgehead.storage import Change, Key, Record, Store, Watch
+from bridgehead.storage import Change, FieldValue, Key, Record, Store, Watch
 
 Snapshot = tuple[int, list[Record]]
 
@@ -50,7 +50,9 @@ class View:
             start = bisect_right(records, after, key=lambda record: (record.key.namespace, record.key.name))
         return records[start : start + limit] if limit else records[start:]
 
-    def watch(self, resource: str, namespace: str | None = None, *, since: int) -> Watch:
+    def watch(
+        self, resource: str, namespace: str | None = None, *, since: int, field: FieldValue | None = None
+    ) -> Watch:
         return self._open_watch(self._store, resource, namespace, since)
 
     def __getattr__(self, name: str) -> Any:

@@ -16,7 +16,7 @@ from bridgehead.apiserver.errors import ApiStatus, bad_request, expired_list, to
 from bridgehead.apiserver.http.paths import Query, RequestInfo, is_true
 from bridgehead.apiserver.resource import JsonObject, Resource
 from bridgehead.objects.selectors import EVERYTHING, Selector, parse_field_selector, parse_label_selector
-from bridgehead.storage import Facts, Record, Store, TooOld
+from bridgehead.storage import Facts, FieldValue, Record, Store, TooOld
 
 from .continue_tokens import INCONSISTENT, Position, read_token, write_token
 from .list_options import EXACT, check_list_options, parse_number, parse_resource_version
@@ -38,6 +38,14 @@ class Selection:
 
     def matches(self, facts: Facts) -> bool:
         return self.labels.matches(facts.labels) and self.fields.matches(facts.fields)
+
+    @property
+    def field_value(self) -> FieldValue | None:
+        """A value of a field that all selected objects have, such as the name of their node; None if there is none."""
+        for requirement in self.fields.requirements:
+            if requirement.operator == "in" and len(requirement.values) == 1:
+                return FieldValue(requirement.key, *requirement.values)
+        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -198,7 +198,8 @@ class WatchStream:
             if options.since > revision:
                 self._above = options.since
         try:
-            self._watch = store.watch(resource.stored.id, namespace, since=min(self._revision, revision))
+            since, field = min(self._revision, revision), options.selection.field_value
+            self._watch = store.watch(resource.stored.id, namespace, since=since, field=field)
         except TooOld:
             self._refusal = expired(f"too old resource version: {self._revision} ({revision})")
         else:
