@@ -1,11 +1,12 @@
-"""Synthetic clusters of up to 5,000 nodes: what API server, endpoint controllers, DNS and proxy cost, and where each ends.
+"""Synthetic clusters of up to 5,000 nodes: costs of API server, endpoint controllers, DNS and proxy.
 
-    python -m benchmarks.scale [--nodes 100 --nodes 1000 ...] [--seconds 30] [--changes 100]
+    python -m benchmarks.scale [--nodes 100 --nodes 1000 ...] [--seconds 30] [--changes 100] [--operations 500]
 
 The four are the real programs, in namespaces of their own; one more program simulates all nodes (`scale_nodes`). The
 store is filled before the server starts, as after a restart (`scale_cluster`). Costs are measured one by one, as
-processor time of each process for a counted number of operations, with the processes idle before and after; so they hold
-on a busy machine, too. Then all load comes together for some seconds. `docs/scale.md` has the model that they feed.
+processor time of each process for a counted number of operations, with the processes idle before and after; so they
+hold on a busy machine, too. Then all load comes together for some seconds. `docs/scale.md` has the model that they
+feed.
 """
 
 from __future__ import annotations
@@ -53,26 +54,32 @@ from bridgehead.storage import open_store
 SIZES = (100, 1_000, 5_000)
 LEASE_SECONDS, STATUS_SECONDS = 10.0, 300.0  # a kubelet's renewals, and reports of an unchanged status
 CONNECTIONS = 64
-OPERATIONS = 500
 # Changes of which each node gets a copy: bounded by the number of events of all nodes.
 EVENTS, FEWEST_CHANGES, MOST_CHANGES = 20_000, 5, 100
 PROBE_SECONDS = 300.0
 _WORKER = "worker"
 _SPARE_DESCRIPTORS = 500
+_WATCHES_PER_NODE = sum(map(len, WATCHES.values()))
 
 
 class Options(NamedTuple):
-    """One run: numbers of nodes and of pod changes per second, seconds of the combined load."""
+    """One run: numbers of nodes and of pod changes per second, seconds of the combined load.
+
+    `operations`: how many of each kind are sent, without the watches of the nodes. `watching`: how many nodes have
+    watches, if that is less than the limit of open files allows; all have heartbeats.
+    """
 
     nodes: int
     seconds: float = 30.0
     changes: float = 100.0
+    operations: int = 500
+    watching: int = 5_000
 
 
 Figures = dict[str, str]
 
 
-def run(sizes: Iterable[Options] = tuple(Options(nodes) for nodes in SIZES)) -> list[Table]:
+def run(sizes: Iterable[Options] = tuple(map(Options, SIZES))) -> list[Table]:
     """Measure each size in namespaces of its own."""
     columns: list[str] = []
     found: list[Figures] = []
@@ -97,16 +104,21 @@ def run(sizes: Iterable[Options] = tuple(Options(nodes) for nodes in SIZES)) -> 
 # --- In the namespaces
 
 
-def _raise_descriptor_limit(needed: int) -> None:
-    """Allow so many open files. Raises RuntimeError."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+def _watching_nodes(options: Options) -> int:
+    """Allow as many open files as possible; return the number of nodes whose watches fit. Raises RuntimeError."""
+    wanted = min(options.nodes, options.watching)
+    needed = _SPARE_DESCRIPTORS + wanted * _WATCHES_PER_NODE
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard < needed:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (needed, needed))
+            hard = needed
         except (ValueError, OSError):
-            raise RuntimeError(f"needs {needed:,} open files; the limit is {hard:,} (ulimit -Hn)") from None
-    elif soft < needed:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+            wanted = (hard - _SPARE_DESCRIPTORS) // _WATCHES_PER_NODE
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    if wanted < 1:
+        raise RuntimeError(f"the limit of open files is too low (ulimit -Hn): {hard}")
+    return wanted
 
 
 class _Run:
@@ -120,6 +132,7 @@ class _Run:
         self.figures: Figures = {}
         self._watches: list[Watches] = []
         self._marks = 0
+        self._slice = ""  # the name of the first Service's
         self._beats = 0
 
     @property
@@ -162,7 +175,7 @@ class _Run:
             )
             if set(load.refused) - {409}:
                 raise RuntimeError(f"answers by status: {load.refused}")
-            while not await asyncio.to_thread(self._has_endpoints):
+            while not await asyncio.to_thread(self._has_endpoints):  # noqa: ASYNC110 - the controllers write them
                 await asyncio.sleep(0.05)
         await asyncio.to_thread(self.server.stop)
         store = open_store(self.server.store)
@@ -176,14 +189,15 @@ class _Run:
         self.figures["objects in the store"] = f"{count:,}, {size / 2**20:,.0f} MiB"
         cluster = self.cluster
         self.figures["pods, Services"] = f"{cluster.pods:,}, {cluster.services:,}"
+        self.figures["nodes with watches"] = f"{self.options.watching:,} of {cluster.nodes:,}"
 
     def _has_endpoints(self) -> bool:
         """Whether the controllers have written both forms of the first Service's endpoints."""
         slices = self._get(SLICES)["items"]
         endpoints = self._get(f"{NAMESPACE}/endpoints")["items"]
-        return any(_is_of_template(each) and each.get("endpoints") for each in slices) and any(
-            _is_of_template(each) and each.get("subsets") for each in endpoints
-        )
+        names = [each["metadata"]["name"] for each in slices if _is_of_template(each) and each.get("endpoints")]
+        self._slice = names[0] if names else ""
+        return bool(names) and any(_is_of_template(each) and each.get("subsets") for each in endpoints)
 
     async def _start(self) -> None:
         """Start each process and wait until it has done its first work."""
@@ -212,7 +226,6 @@ class _Run:
 
     async def _measure(self, what: str, requests: list[tuple[bytes, ...]], connections: int = CONNECTIONS) -> None:
         """Send requests, and add a row with the processor time of one, of each process that has a part in it."""
-        await settle(self.pids)
         before = seconds_of(self.pids)
         await self.send(requests, connections)
         await settle(self.pids)
@@ -225,10 +238,11 @@ class _Run:
 
     async def _operations(self, prefix: str, *, few: bool = False) -> None:
         nodes, pods = self.cluster.nodes, self.cluster.pods
-        count = self._changes() if few else OPERATIONS
+        count = self._changes() if few else self.options.operations
         self._beats += 1
         await self._measure(
-            f"{prefix}a Lease renewed", [(renew_lease(n % nodes, self._beats),) for n in range(OPERATIONS)]
+            f"{prefix}a Lease renewed",
+            [(renew_lease(n % nodes, self._beats),) for n in range(self.options.operations)],
         )
         await self._measure(
             f"{prefix}a node's status", [(node_status(n % nodes, 7 * n + self._beats),) for n in range(count)]
@@ -250,17 +264,16 @@ class _Run:
         return (delete_pod(number), pod(self.cluster, number), pod_status(self.cluster, number, ready=True))
 
     def _changes(self) -> int:
-        return max(FEWEST_CHANGES, min(MOST_CHANGES, EVENTS // self.cluster.nodes))
+        return max(FEWEST_CHANGES, min(MOST_CHANGES, self.options.operations, EVENTS // self.options.watching))
 
     async def _lists(self) -> None:
         """What a kubelet and a proxy list when they start."""
         times = 3
         for resource_, paths in WATCHES.items():
             path = paths[0].replace("{node}", "node-0")
-            await settle(self.pids)
             before = use_of(self.server.pid).seconds
             for _ in range(times):
-                size = len(await asyncio.to_thread(lambda path=path: self.server.read(path, user="admin")))
+                size = len(await asyncio.to_thread(self.server.read, path, user="admin"))
             cost = (use_of(self.server.pid).seconds - before) / times
             self.figures[f"a node's list of {resource_}"] = f"{1000 * cost:.0f} ms, {size / 2**20:.2f} MiB"
 
@@ -268,11 +281,11 @@ class _Run:
 
     async def _open(self, name: str) -> None:
         """Open the watches of all nodes of one resource, and measure what a change of it costs then."""
-        await settle(self.pids)
         before, mine = use_of(self.server.pid), use_of(os.getpid())
         watches = Watches(name)
         self._watches.append(watches)
-        await watches.open(self.server.port, self.server.context("admin"), self.cluster.nodes, str(self._revision()))
+        context, version = self.server.context("admin"), str(self._revision())
+        await watches.open(self.server.port, context, self.options.watching, version)
         await settle({"apiserver": self.server.pid})
         if watches.refused or watches.lost:
             raise RuntimeError(f"watches of {name}: {watches.refused} refused, {watches.lost} lost")
@@ -290,11 +303,12 @@ class _Run:
             await self._deliver(watches)
         elif name == "pods":
             numbers = [n % self.cluster.pods for n in range(self._changes())]
-            await self._measure("a pod's status message, with the watches of pods", [(mark_pod(n, "changed"),) for n in numbers])
+            await self._measure(
+                "a pod's status message, with the watches of pods", [(mark_pod(n, "changed"),) for n in numbers]
+            )
 
     async def _deliver(self, watches: Watches) -> None:
         """Change an object that all nodes watch: the server's cost for each watch, the time to the last one."""
-        await settle(self.pids)
         before, received, delays = use_of(self.server.pid).seconds, watches.received, []
         for _ in range(self._changes()):
             probe, request = self._probe(watches)
@@ -318,12 +332,7 @@ class _Run:
         mark = f"mark-{self._marks:06}"
         if watches.resource == "services":
             return watches.expect(mark), mark_service(0, mark)
-        return watches.expect(mark), mark_slice(self._slice_name(), mark)
-
-    def _slice_name(self) -> str:
-        found = self._get(f"{SLICES}?labelSelector=kubernetes.io/service-name%3Dservice-0")
-        name: str = found["items"][0]["metadata"]["name"]
-        return name
+        return watches.expect(mark), mark_slice(self._slice, mark)
 
     # --- all together
 
@@ -338,7 +347,6 @@ class _Run:
             Rate("pods replaced", options.changes / 6, self._replacements()),
         ]
         paced = Paced(rates, options.seconds)
-        await settle(self.pids)
         before, began, mine = seconds_of(self.pids), time.monotonic(), time.process_time()
         received = sum(watches.received for watches in self._watches)
         probing = asyncio.create_task(self._probe_repeatedly())
@@ -421,9 +429,8 @@ async def _measure(options: Options) -> Figures:
 def _work(options: Options) -> None:
     """Print the figures; or end, with a reason in their place."""
     try:
-        watches = options.nodes * sum(map(len, WATCHES.values()))
-        _raise_descriptor_limit(watches + _SPARE_DESCRIPTORS)
-        print(json.dumps(uvloop.run(_measure(options))))
+        watching = _watching_nodes(options)
+        print(json.dumps(uvloop.run(_measure(options._replace(watching=watching)))))
     except (RuntimeError, OSError) as error:
         print(" ".join(f"{type(error).__name__}: {error}".split()))
         raise SystemExit(1) from error
@@ -434,12 +441,18 @@ def _parse(arguments: list[str]) -> list[Options]:
     parser.add_argument("--nodes", type=int, action="append", help="a number of nodes, up to 5,000; may be repeated")
     parser.add_argument("--seconds", type=float, default=30.0, help="seconds of the combined load, up to 600")
     parser.add_argument("--changes", type=float, default=100.0, help="pod changes per second, up to 1,000")
+    parser.add_argument("--watching", type=int, default=5_000, help="nodes with watches, if they are to be fewer")
+    parser.add_argument("--operations", type=int, default=500, help="operations of each kind, up to 10,000")
     found = parser.parse_args(arguments)
     if not all(1 <= nodes <= 5_000 for nodes in found.nodes or SIZES):
         parser.error("--nodes: 1 to 5000")
     if not 1 <= found.seconds <= 600 or not 1 <= found.changes <= 1_000:
         parser.error("--seconds: 1 to 600; --changes: 1 to 1000")
-    return [Options(nodes, found.seconds, found.changes) for nodes in found.nodes or SIZES]
+    if not 10 <= found.operations <= 10_000 or found.watching < 1:
+        parser.error("--operations: 10 to 10000; --watching: from 1 on")
+    return [
+        Options(nodes, found.seconds, found.changes, found.operations, found.watching) for nodes in found.nodes or SIZES
+    ]
 
 
 if __name__ == "__main__":
