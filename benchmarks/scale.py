@@ -46,10 +46,10 @@ from benchmarks.scale_cluster import (
     renew_lease,
     template_requests,
 )
-from benchmarks.scale_nodes import WATCHES, Paced, Probe, Rate, Watches, round_robin, send_all
+from benchmarks.scale_nodes import WATCHES, Clients, Paced, Probe, Rate, Watches, round_robin
 from benchmarks.scale_processes import Parts, seconds_of, settle, use_of
 from benchmarks.tables import Table, not_measured
-from bridgehead.storage import open_store
+from bridgehead.storage.sqlite import Database
 
 SIZES = (100, 1_000, 5_000)
 LEASE_SECONDS, STATUS_SECONDS = 10.0, 300.0  # a kubelet's renewals, and reports of an unchanged status
@@ -63,7 +63,7 @@ _WATCHES_PER_NODE = sum(map(len, WATCHES.values()))
 
 
 class Options(NamedTuple):
-    """One run: numbers of nodes and of pod changes per second, seconds of the combined load.
+    """Options of a run: numbers of nodes and of pod changes per second, seconds of the combined load.
 
     `operations`: how many of each kind are sent, without the watches of the nodes. `watching`: how many nodes have
     watches, if that is less than the limit of open files allows; all have heartbeats.
@@ -127,9 +127,12 @@ class _Run:
     def __init__(self, options: Options, directory: Path) -> None:
         self.options = options
         self.cluster = Cluster(options.nodes)
-        self.server = ServerProcess(directory, store=f"sqlite://{directory / 'store.db'}")
+        self._file = directory / "store.db"
+        self.server = ServerProcess(directory, store=f"sqlite://{self._file}")
         self.parts = Parts(self.server)
         self.figures: Figures = {}
+        self._clients = Clients([])
+        self._prober = Clients([])
         self._watches: list[Watches] = []
         self._marks = 0
         self._slice = ""  # the name of the first Service's
@@ -143,6 +146,8 @@ class _Run:
         """Measure everything."""
         await self._make_content()
         await self._start()
+        self._clients = await self._connect(CONNECTIONS)
+        self._prober = await self._connect(1)
         await self._operations("")
         await self._lists()
         for name in WATCHES:
@@ -151,12 +156,17 @@ class _Run:
         await self._together()
         for watches in self._watches:
             watches.close()
+        self._clients.close()
+        self._prober.close()
 
-    async def send(self, requests: Iterable[tuple[bytes, ...]], connections: int = CONNECTIONS) -> None:
+    async def send(self, requests: Iterable[tuple[bytes, ...]]) -> None:
         """Send requests. Raises RuntimeError if one is refused."""
-        load = await send_all(self.server.port, self.server.context("admin"), requests, connections=connections)
+        load = await self._clients.send_all(requests)
         if load.refused:
             raise RuntimeError(f"answers by status: {load.refused}")
+
+    async def _connect(self, count: int) -> Clients:
+        return await Clients.open(self.server.port, self.server.context("admin"), count)
 
     def _get(self, path: str) -> Any:
         return msgspec.json.decode(self.server.read(path, user="admin"))
@@ -169,23 +179,18 @@ class _Run:
         self.server.write_kubeconfig()
         with self.parts.running():
             self.parts.start("controllers")
-            context = self.server.context("admin")
-            load = await send_all(
-                self.server.port, context, [(each,) for each in template_requests(self.cluster)], connections=1
-            )
+            with closing(await self._connect(1)) as clients:
+                load = await clients.send_all([(each,) for each in template_requests(self.cluster)])
             if set(load.refused) - {409}:
                 raise RuntimeError(f"answers by status: {load.refused}")
             while not await asyncio.to_thread(self._has_endpoints):  # noqa: ASYNC110 - the controllers write them
                 await asyncio.sleep(0.05)
         await asyncio.to_thread(self.server.stop)
-        store = open_store(self.server.store)
-        try:
+        with closing(Database(self._file)) as database:
             began = time.process_time()
-            count = await fill(store, self.cluster)
+            count = fill(database, self.cluster)
             log(f"{count:,} objects made in {time.process_time() - began:.0f} s of processor time")
-        finally:
-            await store.close()
-        size = os.stat(self.server.directory / "store.db").st_size
+        size = os.stat(self._file).st_size
         self.figures["objects in the store"] = f"{count:,}, {size / 2**20:,.0f} MiB"
         cluster = self.cluster
         self.figures["pods, Services"] = f"{cluster.pods:,}, {cluster.services:,}"
@@ -224,10 +229,10 @@ class _Run:
 
     # --- the cost of one operation
 
-    async def _measure(self, what: str, requests: list[tuple[bytes, ...]], connections: int = CONNECTIONS) -> None:
+    async def _measure(self, what: str, requests: list[tuple[bytes, ...]]) -> None:
         """Send requests, and add a row with the processor time of one, of each process that has a part in it."""
         before = seconds_of(self.pids)
-        await self.send(requests, connections)
+        await self.send(requests)
         await settle(self.pids)
         after = seconds_of(self.pids)
         each = {name: (after[name] - before[name]) / len(requests) for name in after}
@@ -267,7 +272,7 @@ class _Run:
         return max(FEWEST_CHANGES, min(MOST_CHANGES, self.options.operations, EVENTS // self.options.watching))
 
     async def _lists(self) -> None:
-        """What a kubelet and a proxy list when they start."""
+        """Measure the lists with which a kubelet and a proxy start."""
         times = 3
         for resource_, paths in WATCHES.items():
             path = paths[0].replace("{node}", "node-0")
@@ -313,7 +318,7 @@ class _Run:
         for _ in range(self._changes()):
             probe, request = self._probe(watches)
             began = time.perf_counter()
-            await self.send([(request,)], 1)
+            await self._prober.send_all([(request,)])
             async with asyncio.timeout(PROBE_SECONDS):
                 await probe.done.wait()
             delays.append(probe.last - began)
@@ -350,7 +355,7 @@ class _Run:
         before, began, mine = seconds_of(self.pids), time.monotonic(), time.process_time()
         received = sum(watches.received for watches in self._watches)
         probing = asyncio.create_task(self._probe_repeatedly())
-        await paced.run(self.server.port, self.server.context("admin"), CONNECTIONS)
+        await paced.run(self._clients)
         delays = await probing
         await settle(self.pids)
         lasted = time.monotonic() - began
@@ -393,7 +398,7 @@ class _Run:
         while time.monotonic() < end:
             probe, request = self._probe(watches)
             began = time.perf_counter()
-            await self.send([(request,)], 1)
+            await self._prober.send_all([(request,)])
             async with asyncio.timeout(PROBE_SECONDS):
                 await probe.done.wait()
             delays.append(probe.last - began)

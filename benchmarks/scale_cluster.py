@@ -6,20 +6,17 @@ these objects with other names, addresses and UIDs, so that all have the size an
 
 from __future__ import annotations
 
-import asyncio
-import uuid
-from collections.abc import Iterator
+import itertools
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from benchmarks.api_load import encode_request
-from bridgehead.apiserver.registry.facts import facts_of
-from bridgehead.apiserver.resource import copied
-from bridgehead.apiserver.resources import build_table
-from bridgehead.apiserver.table import ResourceTable
-from bridgehead.storage import Key, Store
+from bridgehead.storage import Change, Facts, Key, Record
+from bridgehead.storage.sqlite import Database
 
 PODS_PER_NODE = 30
 # Kubernetes' limits of a large cluster are 5,000 nodes with 150,000 pods; 44,000 Services are those of `proxy_sync`.
@@ -27,9 +24,10 @@ SERVICES_PER_POD = 44_000 / 150_000
 NAMESPACE = "/api/v1/namespaces/default"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 SLICES = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
-POD_RANGE, SERVICE_RANGE = "10.128.0.0/9", "10.96.0.0/12"
-_AT_ONCE = 2_000
+POD_RANGE = "10.128.0.0/9"
+_AT_ONCE = 10_000
 _encode = msgspec.json.encode
+_decode_facts = msgspec.json.Decoder(Facts).decode
 _NOW = "2026-01-01T00:00:00Z"
 
 
@@ -217,138 +215,128 @@ def _node_address(number: int) -> str:
 # --- Content of the store
 
 
-async def fill(store: Store, cluster: Cluster) -> int:
-    """Copy the templates in the store until it has the whole cluster; return the number of new objects."""
-    table = ResourceTable(build_table(service_cidrs=(SERVICE_RANGE,), node_port_range=(30000, 32767)))
+class _Template(NamedTuple):
+    """An object as the server has stored it. Copies replace names, addresses and UIDs in its bytes."""
+
+    key: Key
+    revision: bytes
+    value: bytes
+    facts: bytes
+
+    @property
+    def uid(self) -> bytes:
+        found: str = msgspec.json.decode(self.value)["metadata"]["uid"]
+        return found.encode()
+
+    def copy(self, replaced: Replacements, revision: int) -> Record:
+        value, facts, name = self.value, self.facts, self.key.name.encode()
+        for old, new in replaced:
+            value, facts, name = value.replace(old, new), facts.replace(old, new), name.replace(old, new)
+        value = value.replace(self.revision, b'"resourceVersion":"%d"' % revision, 1)
+        return Record(self.key._replace(name=name.decode()), revision, value, _decode_facts(facts))
+
+
+Replacements = Sequence[tuple[bytes, bytes]]
+
+
+def fill(database: Database, cluster: Cluster) -> int:
+    """Copy the templates in a database until it has the whole cluster; return the number of new objects."""
+    records, revision = database.load()
+    content = _Content(cluster, records)
     count = 0
-    pending = []
-    for resource, obj in _copies(store, cluster):
-        meta = obj["metadata"]
-        key = Key(resource, meta.get("namespace", ""), meta["name"])
-        pending.append(store.create(key, obj, facts_of(table.by_id(resource), obj)))
-        count += 1
-        if len(pending) == _AT_ONCE:
-            await asyncio.gather(*pending)
-            pending = []
-    await asyncio.gather(*pending)
+    copies = content.copies(revision + 1)
+    while batch := [Change("ADDED", record) for record in itertools.islice(copies, _AT_ONCE)]:
+        database.commit(batch)
+        count += len(batch)
     return count
 
 
-def _copies(store: Store, cluster: Cluster) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield a resource's id and an object that it lacks."""
-    node, lease, pod_, service, address, slice_, endpoints = (
-        _template(store, resource, namespace, name)
-        for resource, namespace, name in (
-            ("nodes", "", "node-0"),
-            ("leases.coordination.k8s.io", "kube-node-lease", "node-0"),
-            ("pods", "default", "pod-0"),
-            ("services", "default", "service-0"),
-            ("ipaddresses.networking.k8s.io", "", service_address(0)),
-            ("endpointslices.discovery.k8s.io", "default", "service-0"),
-            ("endpoints", "default", "service-0"),
+class _Content:
+    """The objects that a cluster has beside the templates. Raises RuntimeError if one of these is missing."""
+
+    def __init__(self, cluster: Cluster, records: Iterable[Record]) -> None:
+        self._cluster = cluster
+        self._records = list(records)
+        self._node = self._find("nodes", "node-0")
+        self._pod = self._find("pods", "pod-0")
+        self._service = self._find("services", "service-0")
+        self._uids = {"node": self._node.uid, "pod": self._pod.uid, "service": self._service.uid}
+
+    def _find(self, resource: str, name: str) -> _Template:
+        """Return an object; the controllers add letters to the name of an EndpointSlice."""
+        for key, revision, value, facts in (
+            (record.key, record.revision, record.value, record.facts) for record in self._records
+        ):
+            if key.resource == resource and (key.name == name or key.name.startswith(f"{name}-")):
+                return _Template(key, b'"resourceVersion":"%d"' % revision, value, _encode(facts))
+        raise RuntimeError(f"the server has no {resource} {name}")
+
+    def copies(self, revision: int) -> Iterator[Record]:
+        """Yield the objects, with revisions from this one on."""
+        for template, replaced in self._replaced():
+            yield template.copy(replaced, revision)
+            revision += 1
+
+    def _replaced(self) -> Iterator[tuple[_Template, Replacements]]:
+        cluster = self._cluster
+        lease = self._find("leases.coordination.k8s.io", "node-0")
+        for number in range(1, cluster.nodes):
+            node = [*self._of_node(number), self._uid("node", number)]
+            yield self._node, [*node, (b"10.128.0.0/24", b"10.%d.%d.0/24" % (128 + (number >> 8), number & 255))]
+            yield lease, [*self._of_node(number), (lease.uid, _uid("lease", number))]
+        for number in range(1, cluster.pods):
+            yield self._pod, [*self._of_pod(number), _pair("service-0", f"service-{number % cluster.services}")]
+        address = self._find("ipaddresses.networking.k8s.io", service_address(0))
+        slice_ = self._find("endpointslices.discovery.k8s.io", "service-0")
+        endpoints = self._find("endpoints", "service-0")
+        for number in range(1, cluster.services):
+            service = [
+                _pair("service-0", f"service-{number}"),
+                _pair(service_address(0), service_address(number)),
+                self._uid("service", number),
+            ]
+            yield self._service, service
+            for template in (address, slice_, endpoints):
+                members = self._members(template, cluster.pods_of(number))
+                yield template, [*members, *service, (template.uid, _uid(template.key.resource, number))]
+
+    def _members(self, template: _Template, pods: range) -> Replacements:
+        """Return the replacement of an object's only endpoint by those of these pods; none if it has no endpoint."""
+        obj = msgspec.json.decode(template.value)
+        found = obj.get("endpoints") or [
+            address for subset in obj.get("subsets", ()) for address in subset["addresses"]
+        ]
+        if not found:
+            return ()
+        one = _encode(found[0])
+        texts = []
+        # Both forms have the order of the addresses' text.
+        for pod_ in sorted(pods, key=self._cluster.pod_address):
+            text = one
+            for old, new in self._of_pod(pod_):
+                text = text.replace(old, new)
+            texts.append(text)
+        return [(one, b",".join(texts))]
+
+    def _of_node(self, number: int) -> Replacements:
+        return _pair("node-0", f"node-{number}"), _pair(_node_address(0), _node_address(number))
+
+    def _of_pod(self, number: int) -> Replacements:
+        return (
+            _pair("pod-0", f"pod-{number}"),
+            _pair(self._cluster.pod_address(0), self._cluster.pod_address(number)),
+            self._uid("pod", number),
+            *self._of_node(self._cluster.node_of(number)),
         )
-    )
-    for number in _in_order(cluster.nodes):
-        yield "nodes", _node(node, number)
-        yield "leases.coordination.k8s.io", _renamed(lease, f"node-{number}") | {"spec": _lease(number, 0)["spec"]}
-    for number in _in_order(cluster.pods):
-        yield "pods", _pod(pod_, cluster, number)
-    for number in _in_order(cluster.services):
-        yield "services", _service(service, number)
-        parent = {**address["spec"]["parentRef"], "name": f"service-{number}"}
-        yield (
-            "ipaddresses.networking.k8s.io",
-            _renamed(address, service_address(number)) | {"spec": {"parentRef": parent}},
-        )
-        yield "endpointslices.discovery.k8s.io", _endpoint_slice(slice_, cluster, number)
-        yield "endpoints", _endpoints(endpoints, cluster, number)
+
+    def _uid(self, kind: str, number: int) -> tuple[bytes, bytes]:
+        return self._uids[kind], _uid(kind, number)
 
 
-def _in_order(count: int) -> list[int]:
-    """Return the numbers from 1 on in the order of their names, in which stores take new objects fastest."""
-    return sorted(range(1, count), key=str)
+def _pair(old: str, new: str) -> tuple[bytes, bytes]:
+    return old.encode(), new.encode()
 
 
-def _template(store: Store, resource: str, namespace: str, name: str) -> dict[str, Any]:
-    """Return an object; the controllers add letters to the name of an EndpointSlice. Raises RuntimeError."""
-    for record in store.list(resource, namespace or None):
-        found = record.key.name
-        if found == name or (resource.startswith("endpointslices") and found.startswith(f"{name}-")):
-            obj: dict[str, Any] = msgspec.json.decode(record.value)
-            return obj
-    raise RuntimeError(f"the server has no {resource} {name}")
-
-
-def uid(kind: str, number: int) -> str:
-    """Return the UID of an object of the synthetic cluster, to which others may refer."""
-    return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{kind} {number}"))
-
-
-def _renamed(template: dict[str, Any], name: str, own_uid: str = "") -> dict[str, Any]:
-    """Return a copy of an object with another name and UID."""
-    obj: dict[str, Any] = copied(template)
-    obj["metadata"] |= {"name": name, "uid": own_uid or str(uuid.uuid4())}
-    return obj
-
-
-def _node(template: dict[str, Any], number: int) -> dict[str, Any]:
-    obj = _renamed(template, f"node-{number}", uid("node", number))
-    obj["metadata"]["labels"]["kubernetes.io/hostname"] = f"node-{number}"
-    obj["status"]["addresses"] = [{"type": "InternalIP", "address": _node_address(number)}]
-    pod_range = f"10.{128 + (number >> 8)}.{number & 255}.0/24"
-    obj["spec"] |= {"podCIDR": pod_range, "podCIDRs": [pod_range]}
-    return obj
-
-
-def _pod(template: dict[str, Any], cluster: Cluster, number: int) -> dict[str, Any]:
-    obj = _renamed(template, f"pod-{number}", uid("pod", number))
-    obj["metadata"]["labels"] = {"app": f"service-{number % cluster.services}"}
-    node, address = cluster.node_of(number), cluster.pod_address(number)
-    obj["spec"]["nodeName"] = f"node-{node}"
-    obj["status"] |= {"podIP": address, "podIPs": [{"ip": address}], "hostIP": _node_address(node)}
-    return obj
-
-
-def _service(template: dict[str, Any], number: int) -> dict[str, Any]:
-    name, address = f"service-{number}", service_address(number)
-    obj = _renamed(template, name, uid("service", number))
-    obj["metadata"]["labels"] = {"app": name}
-    obj["spec"] |= {"selector": {"app": name}, "clusterIP": address, "clusterIPs": [address]}
-    return obj
-
-
-def _endpoint_slice(template: dict[str, Any], cluster: Cluster, service: int) -> dict[str, Any]:
-    name = f"service-{service}"
-    obj = _renamed(template, f"{name}-aaaaa")
-    meta = obj["metadata"]
-    meta["labels"] |= {"app": name, "kubernetes.io/service-name": name}
-    meta["ownerReferences"] = [{**meta["ownerReferences"][0], "name": name, "uid": uid("service", service)}]
-    first = obj["endpoints"][0]
-    obj["endpoints"] = [
-        first
-        | {
-            "addresses": [cluster.pod_address(pod)],
-            "nodeName": f"node-{cluster.node_of(pod)}",
-            "targetRef": first["targetRef"] | {"name": f"pod-{pod}", "uid": uid("pod", pod)},
-        }
-        for pod in cluster.pods_of(service)
-    ]
-    return obj
-
-
-def _endpoints(template: dict[str, Any], cluster: Cluster, service: int) -> dict[str, Any]:
-    name = f"service-{service}"
-    obj = _renamed(template, name)
-    obj["metadata"]["labels"] |= {"app": name}
-    subset = obj["subsets"][0]
-    first = subset["addresses"][0]
-    subset["addresses"] = [
-        first
-        | {
-            "ip": cluster.pod_address(pod),
-            "nodeName": f"node-{cluster.node_of(pod)}",
-            "targetRef": first["targetRef"] | {"name": f"pod-{pod}", "uid": uid("pod", pod)},
-        }
-        for pod in sorted(cluster.pods_of(service), key=cluster.pod_address)
-    ]
-    return obj
+def _uid(kind: str, number: int) -> bytes:
+    """Return the UID of an object, to which others may refer."""
+    return b"%08x-0000-4000-8000-%012x" % (zlib.crc32(kind.encode()), number)

@@ -7,6 +7,7 @@ server has no HTTP/2. A watch is a protocol that keeps nothing of what it receiv
 from __future__ import annotations
 
 import asyncio
+import functools
 import heapq
 import itertools
 import math
@@ -145,7 +146,7 @@ def _source(resource: str) -> int:
 
 
 class Rate(NamedTuple):
-    """Requests of one kind, `per_second`. Those of one tuple are sent one after the other."""
+    """Requests of one kind, `per_second`. The requests of a tuple are sent one after the other."""
 
     kind: str
     per_second: float
@@ -161,7 +162,7 @@ class _Due(NamedTuple):
 
 
 class Paced:
-    """Requests at rates for some seconds, over a fixed number of connections, each with one request at a time.
+    """Requests at rates for some seconds, over the connections of `Clients`.
 
     A server that is too slow gets fewer: `missed` counts what was due but not sent when the time was over.
     Latencies are counted from the time at which a request was due, or could be sent.
@@ -173,12 +174,11 @@ class Paced:
         self.loads: dict[str, Load] = {rate.kind: Load(seconds=seconds) for rate in self._rates}
         self.missed = 0
 
-    async def run(self, port: int, context: ssl.SSLContext, connections: int) -> None:
+    async def run(self, clients: Clients) -> None:
         """Send the requests. Raises OSError."""
         begin = time.perf_counter()
         due = heapq.merge(*(self._schedule(rate, begin) for rate in self._rates), key=lambda entry: entry.at)
-        end = begin + self._seconds
-        await asyncio.gather(*(_send(port, context, due, end) for _ in range(connections)))
+        await clients.send(due, begin + self._seconds)
         self.missed = sum(1 for _ in due)
 
     def _schedule(self, rate: Rate, begin: float) -> Iterator[_Due]:
@@ -186,35 +186,49 @@ class Paced:
             yield _Due(begin + number / rate.per_second, self.loads[rate.kind], next(rate.requests))
 
 
-async def send_all(
-    port: int, context: ssl.SSLContext, requests: Iterable[tuple[bytes, ...]], *, connections: int
-) -> Load:
-    """Send requests as fast as they are answered. Raises OSError."""
-    load, begin = Load(), time.perf_counter()
-    due = (_Due(0.0, load, each) for each in requests)
-    await asyncio.gather(*(_send(port, context, due, math.inf) for _ in range(connections)))
-    load.seconds = time.perf_counter() - begin
-    return load
+class Clients:
+    """Connections that stay open, so that handshakes are no part of what is measured. Owners call `close`."""
+
+    def __init__(self, connections: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]) -> None:
+        self._connections = connections
+
+    @classmethod
+    async def open(cls, port: int, context: ssl.SSLContext, count: int) -> Clients:
+        """Connect. Raises OSError."""
+        open_one = functools.partial(
+            asyncio.open_connection, "127.0.0.1", port, ssl=context, server_hostname="127.0.0.1"
+        )
+        return cls(await asyncio.gather(*(open_one() for _ in range(count))))
+
+    async def send_all(self, requests: Iterable[tuple[bytes, ...]]) -> Load:
+        """Send requests as fast as they are answered. Raises OSError."""
+        load, begin = Load(), time.perf_counter()
+        await self.send((_Due(0.0, load, each) for each in requests), math.inf)
+        load.seconds = time.perf_counter() - begin
+        return load
+
+    async def send(self, due: Iterator[_Due], end: float) -> None:
+        """Send what is due, on each connection one request at a time, until there is no more or the time is over."""
+        await asyncio.gather(*(_send(reader, writer, due, end) for reader, writer in self._connections))
+
+    def close(self) -> None:
+        for _, writer in self._connections:
+            writer.transport.abort()
 
 
-async def _send(port: int, context: ssl.SSLContext, due: Iterator[_Due], end: float) -> None:
-    """Send what is due, one request at a time, until there is no more or the time is over."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname="127.0.0.1")
-    try:
-        while time.perf_counter() < end and (entry := next(due, None)) is not None:
-            await asyncio.sleep(max(0.0, entry.at - time.perf_counter()))
-            begun = entry.at or time.perf_counter()
-            for request in entry.requests:
-                writer.write(request)
-                async with asyncio.timeout(_LEFT_SECONDS):
-                    status = await _read_answer(reader)
-                load, now = entry.load, time.perf_counter()
-                load.latencies.append(now - begun)
-                begun = now
-                if status // 100 != 2:
-                    load.refused[status] = load.refused.get(status, 0) + 1
-    finally:
-        writer.close()
+async def _send(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, due: Iterator[_Due], end: float) -> None:
+    while time.perf_counter() < end and (entry := next(due, None)) is not None:
+        await asyncio.sleep(max(0.0, entry.at - time.perf_counter()))
+        begun = entry.at or time.perf_counter()
+        for request in entry.requests:
+            writer.write(request)
+            async with asyncio.timeout(_LEFT_SECONDS):
+                status = await _read_answer(reader)
+            load, now = entry.load, time.perf_counter()
+            load.latencies.append(now - begun)
+            begun = now
+            if status // 100 != 2:
+                load.refused[status] = load.refused.get(status, 0) + 1
 
 
 async def _read_answer(reader: asyncio.StreamReader) -> int:

@@ -1,4 +1,4 @@
-"""The processes of a synthetic cluster: API server, endpoint controllers, DNS and proxy, and what each of them uses."""
+"""Processes of a synthetic cluster: API server, endpoint controllers, DNS and proxy; their use of the machine."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PAGES = {"dns": "http://127.0.0.1:8181/ready", "proxy": "http://127.0.0.1:10256
 
 @dataclass(frozen=True)
 class Use:
-    """What a process has used so far: seconds of processor time. Bytes of memory (PSS) that it has now."""
+    """Use of a process: seconds of processor time so far, bytes of memory (PSS) now."""
 
     seconds: float
     memory: int

@@ -99,7 +99,7 @@ class _Log:
     def __init__(self, reaches_back_to: int) -> None:
         self.reaches_back_to = reaches_back_to
         self.watches: set[LogWatch] = set()
-        # Those of `watches` that read all changes.
+        # The part of `watches` that reads all changes.
         self.readers_of_all: set[LogWatch] = set()
         # Watches of one value that wait, by field, and by namespace and value; and those to be woken.
         self._indexes: dict[str, dict[tuple[str | None, str], set[LogWatch]]] = {}
