@@ -53,7 +53,7 @@ from bridgehead.storage.sqlite import Database
 
 SIZES = (100, 1_000, 5_000)
 LEASE_SECONDS, STATUS_SECONDS = 10.0, 300.0  # a kubelet's renewals, and reports of an unchanged status
-CONNECTIONS = 64
+CONNECTIONS = 32
 # Changes of which each node gets a copy: bounded by the number of events of all nodes.
 EVENTS, FEWEST_CHANGES, MOST_CHANGES = 20_000, 5, 100
 PROBE_SECONDS = 300.0
@@ -146,8 +146,7 @@ class _Run:
         """Measure everything."""
         await self._make_content()
         await self._start()
-        self._clients = await self._connect(CONNECTIONS)
-        self._prober = await self._connect(1)
+        await self._reconnect()
         await self._operations("")
         await self._lists()
         for name in WATCHES:
@@ -164,6 +163,13 @@ class _Run:
         load = await self._clients.send_all(requests)
         if load.refused:
             raise RuntimeError(f"answers by status: {load.refused}")
+
+    async def _reconnect(self) -> None:
+        """Open the connections of requests anew: the server closes those that were idle for two minutes."""
+        self._clients.close()
+        self._prober.close()
+        self._clients, self._prober = await self._connect(CONNECTIONS), await self._connect(1)
+        await settle(self.pids)
 
     async def _connect(self, count: int) -> Clients:
         return await Clients.open(self.server.port, self.server.context("admin"), count)
@@ -304,6 +310,7 @@ class _Run:
             f"watches of {name}: {self.figures[f'watches of {name}: each']}; "
             f"here {(mine_after.memory - mine.memory) / count / 1024:.1f} KiB"
         )
+        await self._reconnect()
         if name in ("services", "endpointslices"):
             await self._deliver(watches)
         elif name == "pods":
