@@ -5,8 +5,8 @@ LAB ?= bridgehead
 # For `make test`: files, directories, options of pytest. Empty: all of them.
 TESTS ?=
 
-# For `make chaos`, `make conformance` and `make images`: options of `python -m chaos`, `python -m tests.kubernetes_e2e` and
-# `python -m deploy.image`.
+# Options for `make scale`, `make chaos`, `make conformance` and `make images`: of `python -m benchmarks.scale`, `python -m chaos`,
+# `python -m tests.kubernetes_e2e` and `python -m deploy.image`.
 ARGS ?=
 
 # Options of pytest-xdist. Files go to two workers more than there are cores, because tests of labs mostly wait.
@@ -18,7 +18,7 @@ SLOWEST := --durations 30 --durations-min 1
 # Without compiled files, each of the many programs that the tests start compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help up down test unit coverage check bench chaos conformance images format clean rebuild
+.PHONY: help up down test unit coverage check bench scale chaos conformance images format clean rebuild
 
 help:
 	@echo "make up      start a cluster of three nodes on this machine, and wait until it is ready"
@@ -29,6 +29,7 @@ help:
 	@echo "make coverage  the same tests with more random examples; they must take at least 95 % of the branches of the pure modules"
 	@echo "make check   check format, lint, types and the directions of imports"
 	@echo "make bench   measure, print the tables and write them to benchmarks/results/"
+	@echo "make scale   measure synthetic clusters of 100, 1,000 and 5,000 nodes; ARGS='--nodes 1000 --seconds 30'"
 	@echo "make chaos   inject faults in every proxy mode and into several API servers, and check what users see of them: half an hour;"
 	@echo "             ARGS='--seed 7 --minutes 2', ARGS='--part api-servers'"
 	@echo "make conformance  run Kubernetes' own conformance tests: some twenty minutes; ARGS='--focus sig-network'"
@@ -74,6 +75,10 @@ check: .venv/.tested
 bench: .venv/.tested
 	@scripts/system-packages nft iptables-restore ip curl kubectl dnsperf linux.uml modprobe cc bird keepalived docker-registry skopeo umoci busybox etcd
 	@$(PYTHON) -m benchmarks
+
+scale: .venv/.tested
+	@scripts/system-packages nft ip
+	@$(PYTHON) -m benchmarks.scale $(ARGS)
 
 chaos: .venv/.tested
 	@scripts/system-packages nft iptables-restore ip kubectl ps nsenter setpriv tc etcd etcdctl

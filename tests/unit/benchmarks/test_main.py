@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -28,3 +29,15 @@ def test_a_failing_benchmark_does_not_stop_the_others(
     lines = capsys.readouterr().out.splitlines()
     assert "| dns | not measured: no space |" in lines
     assert "| writes | 1 ms |" in lines
+
+
+def test_long_benchmarks_run_only_by_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    measured: list[str] = []
+    monkeypatch.setattr(command, "measure", lambda name: measured.append(name) or [])
+    monkeypatch.setattr(command, "RESULTS", tmp_path)
+
+    assert command.main([]) == 0
+    assert "scale" not in measured
+    assert "dns" in measured
+    assert command.main(["scale"]) == 0
+    assert measured[-1] == "scale"
