@@ -9,7 +9,7 @@ Source: Kubernetes API concepts "Retrieving large results sets in chunks", apise
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bridgehead.apiserver.errors import ApiStatus, bad_request, expired_list, too_large_resource_version
@@ -38,6 +38,13 @@ class Selection:
 
     def matches(self, facts: Facts) -> bool:
         return self.labels.matches(facts.labels) and self.fields.matches(facts.fields)
+
+    def select(self, records: Iterable[Record]) -> list[Record]:
+        """Return the selected records. One comparison leaves out most of them if they are those of one node or name."""
+        if (field := self.field_value) is not None:
+            name, value = field
+            records = [record for record in records if record.facts.fields.get(name) == value]
+        return [record for record in records if self.matches(record.facts)]
 
     @property
     def field_value(self) -> FieldValue | None:
@@ -145,7 +152,7 @@ def list_page(store: Store, resource: Resource, info: RequestInfo, query: Query,
         if version == 0:
             limit = 0  # as the watch cache of Kubernetes
     if not selection.is_everything:
-        records = [record for record in records if selection.matches(record.facts)]
+        records = selection.select(records)
     if limit == 0 or len(records) <= limit:
         return Page(records, revision)
     # The number is unknown with a selector, as in Kubernetes.

@@ -191,8 +191,7 @@ class WatchStream:
         if refusal is not None:
             return
         if options.initial:
-            records = store.list(resource.stored.id, namespace)
-            self._initial = [r for r in records if options.selection.matches(r.facts)]
+            self._initial = options.selection.select(store.list(resource.stored.id, namespace))
         elif options.since is not None:
             self._revision = options.since
             if options.since > revision:
