@@ -77,7 +77,7 @@ bench: .venv/.tested
 	@$(PYTHON) -m benchmarks
 
 scale: .venv/.tested
-	@scripts/system-packages nft ip
+	@scripts/system-packages nft ip etcd
 	@$(PYTHON) -m benchmarks.scale $(ARGS)
 
 chaos: .venv/.tested

@@ -29,7 +29,7 @@ import msgspec
 import uvloop
 from tests.integration.apiserver_process import ServerProcess, write_files
 
-from benchmarks import namespaces
+from benchmarks import namespaces, scale_stores
 from benchmarks.progress import log
 from benchmarks.scale_cluster import (
     NAMESPACE,
@@ -472,5 +472,5 @@ if __name__ == "__main__":
         namespaces.enter(sys.argv[1])
         _work(Options(*json.loads(sys.argv[3])))
     else:
-        for table in run(_parse(sys.argv[1:])):
+        for table in (*run(_parse(sys.argv[1:])), *scale_stores.run()):
             print("\n".join(table.lines()))

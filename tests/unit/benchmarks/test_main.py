@@ -33,7 +33,12 @@ def test_a_failing_benchmark_does_not_stop_the_others(
 
 def test_long_benchmarks_run_only_by_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     measured: list[str] = []
-    monkeypatch.setattr(command, "measure", lambda name: measured.append(name) or [])
+
+    def measure(name: str) -> list[object]:
+        measured.append(name)
+        return []
+
+    monkeypatch.setattr(command, "measure", measure)
     monkeypatch.setattr(command, "RESULTS", tmp_path)
 
     assert command.main([]) == 0
