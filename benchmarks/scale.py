@@ -57,6 +57,7 @@ CONNECTIONS = 32
 # Changes of which each node gets a copy: bounded by the number of events of all nodes.
 EVENTS, FEWEST_CHANGES, MOST_CHANGES = 20_000, 5, 100
 PROBE_SECONDS = 300.0
+_RECONNECT_SECONDS = 30.0  # the server closes connections that were idle for 120 s
 _WORKER = "worker"
 _SPARE_DESCRIPTORS = 500
 _WATCHES_PER_NODE = sum(map(len, WATCHES.values()))
@@ -133,6 +134,7 @@ class _Run:
         self.figures: Figures = {}
         self._clients = Clients([])
         self._prober = Clients([])
+        self._connected_at = -math.inf
         self._watches: list[Watches] = []
         self._marks = 0
         self._slice = ""  # the name of the first Service's
@@ -165,7 +167,10 @@ class _Run:
             raise RuntimeError(f"answers by status: {load.refused}")
 
     async def _reconnect(self) -> None:
-        """Open the connections of requests anew: the server closes those that were idle for two minutes."""
+        """Open the connections of requests anew, unless they are new: the server closes those that are idle."""
+        if time.monotonic() - self._connected_at < _RECONNECT_SECONDS:
+            return
+        self._connected_at = time.monotonic()
         self._clients.close()
         self._prober.close()
         self._clients, self._prober = await self._connect(CONNECTIONS), await self._connect(1)

@@ -22,7 +22,7 @@ CONTROLLERS = "endpoints-controller,endpointslice-controller,endpointslice-mirro
 _READY_SECONDS = 600.0
 # A process that works wants a processor all the time. An idle one also waits for it at each of its few timers, and long
 # on a busy machine.
-_INTERVAL_SECONDS, _BUSY_SHARE, _QUIET_INTERVALS = 0.15, 0.5, 2
+_INTERVAL_SECONDS, _BUSY_SHARE, _QUIET_INTERVALS = 0.12, 0.5, 2
 _PAGES = {"dns": "http://127.0.0.1:8181/ready", "proxy": "http://127.0.0.1:10256/healthz"}
 
 
