@@ -129,7 +129,8 @@ def test_forked_processes_refuse_to_share_the_files_of_captured_output(tmp_path:
 def package_of(directory: Path) -> Path:
     """The package that the tests of a directory of tests/unit are of."""
     part = directory.relative_to(UNIT)
-    return ROOT / part if part.parts[:1] in (("benchmarks",), ("chaos",), ("deploy",)) else ROOT / "src" / "bridgehead" / part
+    is_of_root = part.parts[:1] in (("benchmarks",), ("chaos",), ("deploy",))
+    return ROOT / part if is_of_root else ROOT / "src" / "bridgehead" / part
 
 
 def misplaced(test: str, package: Path) -> list[str]:
