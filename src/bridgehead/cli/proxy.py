@@ -25,7 +25,7 @@ from bridgehead.client.servers import parse_servers
 from bridgehead.proxy.config import DEFAULTS, parse_config, require_mode
 from bridgehead.proxy.config_reader import parse_cidrs
 from bridgehead.proxy.errors import ConfigInvalid, ProxyError
-from bridgehead.proxy.process import clean_up, run
+from bridgehead.proxy.process import clean_up, clean_up_leftovers, run
 from bridgehead.proxy.sysctls import apply_sysctls, plan_sysctls
 
 from . import logs_setup
@@ -64,6 +64,8 @@ def command(options: Options) -> None:
             _write_document(document, options.write_config_to)
         elif options.cleanup:
             asyncio.run(clean_up())
+        elif options.cleanup_leftovers:
+            asyncio.run(clean_up_leftovers(settings))
         elif options.init_only:
             apply_sysctls(plan_sysctls(settings, os.cpu_count() or 1), refused=logging.WARNING)
         else:

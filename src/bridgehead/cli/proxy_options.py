@@ -253,6 +253,12 @@ class Options:
     )
     init_only: bool = option(False, ONCE, "Set the sysctls that need root and exit.")
     cleanup: bool = option(False, ONCE, "Remove this proxy's rules from the kernel and exit.")
+    cleanup_leftovers: bool = option(
+        False,
+        ONCE,
+        "Wait until kube-proxy serves this node, as --metrics-bind-address of it shows; remove the rules that it does "
+        "not use and exit.",
+    )
     dry_run: bool = option(False, ONCE, "Print the ruleset instead of applying it, and exit.")
     version: bool = option(False, ONCE, "Print the version and exit.")
     verbosity: int = verbosity_row("Verbosity: 1 logs every sync.", parse=level, metavar="LEVEL")

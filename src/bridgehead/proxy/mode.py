@@ -144,6 +144,17 @@ class Validating(Protocol):
         """Raise what a `sync` of this table would raise in a kernel without rules."""
 
 
+@runtime_checkable
+class SharingNames(Protocol):
+    """A mode whose rules have kube-proxy's names, so that kube-proxy takes them over."""
+
+    async def remove_leftovers(self, mode: str) -> bool:
+        """Remove what kube-proxy, which serves in that mode, does not use. False: there was nothing.
+
+        Raises TransactionFailed.
+        """
+
+
 # The transactions that were observed completely, by ruleset generation: the objects of a mode's rules that each
 # changed.
 ObservedCommits = Mapping[int, Sequence[RulesetChange]]

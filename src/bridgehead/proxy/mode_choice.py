@@ -16,7 +16,7 @@ from .address_texts import Family
 from .config import MODES, UDP_IDLE_SECONDS, IpvsOptions
 from .errors import ModeUnavailable, NotPermitted, ProxyError, TransactionFailed
 from .frontends import quote
-from .mode import Mode, Settings
+from .mode import Mode, Settings, SharingNames
 
 log = logging.getLogger(__name__)
 
@@ -172,6 +172,25 @@ async def remove_modes(but: str = "") -> tuple[list[str], dict[str, ProxyError]]
                     removed += [other] * await without_iptables.remove_chains()
                 except (ModeUnavailable, TransactionFailed) as trouble:
                     log.debug("chains of iptables cannot be removed without its commands: %s", trouble)
+    return removed, failed
+
+
+async def remove_leftovers(mode: str) -> tuple[list[str], dict[str, ProxyError]]:
+    """Remove the rules of all modes that kube-proxy does not use, which serves this node in that mode.
+
+    Returns the modes that had any, and the errors of failed ones: another program may have changed rules meanwhile.
+    """
+    removed: list[str] = []
+    failed: dict[str, ProxyError] = {}
+    for name in MODES:
+        try:
+            async with open_mode(name, probe=False) as ours:
+                if await (ours.remove_leftovers(mode) if isinstance(ours, SharingNames) else ours.remove()):
+                    removed.append(name)
+        except (NotPermitted, TransactionFailed) as error:
+            failed[name] = error
+        except ModeUnavailable as error:
+            log.debug("mode %s has left no rules: %s", name, error)
     return removed, failed
 
 

@@ -30,7 +30,7 @@ from .agent import ProxyAgent
 from .config import ProxyConfig, in_use
 from .conntrack.reconciler import ConntrackReconciler
 from .conntrack.scan import NodeAddresses
-from .errors import CannotServe
+from .errors import CannotServe, ConfigInvalid
 from .mode import Listening, Mode
 from .mode_choice import (
     OpenedMode,
@@ -38,11 +38,13 @@ from .mode_choice import (
     let_through,
     open_mode,
     open_working_mode,
+    remove_leftovers,
     remove_modes,
     remove_others,
 )
 from .operating.progress import ProgressPublisher
 from .operating.serving import health_routes, metrics_routes
+from .successor import await_kube_proxy
 from .sysctls import apply_sysctls, kernel_families, plan_sysctls
 
 log = logging.getLogger("bridgehead.proxy")
@@ -50,6 +52,7 @@ log = logging.getLogger("bridgehead.proxy")
 BIND_RETRY_SECONDS = 5.0  # kube-proxy's
 UNREACHABLE_SECONDS = 5.0  # without the API server; then rules of this proxy may be in the way
 RESOLVE_SECONDS = 2.0
+_CLEANUP_ATTEMPTS, _CLEANUP_RETRY_SECONDS = 5, 1.0  # of removals beside kube-proxy
 
 
 async def run(
@@ -226,3 +229,22 @@ async def clean_up() -> None:
         raise type(error)(f"the rules of mode {mode} could not be removed: {error}") from error
     if not removed:
         log.info("there were no rules of this proxy")
+
+
+async def clean_up_leftovers(config: ProxyConfig) -> None:
+    """Wait until kube-proxy serves this node, and remove the rules that it does not use.
+
+    kube-proxy is asked at the configuration's address for metrics. Raises ProxyError.
+    """
+    if config.metrics is None:
+        raise ConfigInvalid("--cleanup-leftovers asks kube-proxy at --metrics-bind-address, which is disabled")
+    mode = await await_kube_proxy(*config.metrics)
+    for _ in range(_CLEANUP_ATTEMPTS):
+        removed, failed = await remove_leftovers(mode)
+        if removed:
+            log.info("removed rules of %s that kube-proxy does not use", " and ".join(removed))
+        if not failed:
+            return
+        await asyncio.sleep(_CLEANUP_RETRY_SECONDS)  # kube-proxy may have changed the same chains
+    name, error = next(iter(failed.items()))
+    raise type(error)(f"the rules of mode {name} could not be removed: {error}") from error

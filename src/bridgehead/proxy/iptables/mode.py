@@ -17,6 +17,7 @@ from bridgehead.proxy.errors import Disturbed, NotFound, Refused, TooBig
 from bridgehead.proxy.frontends import Frontend, Problem
 from bridgehead.proxy.mode import ObservedCommits, Repair, Settings, Watched
 
+from . import leftovers
 from .apply import Kernel, State
 from .chains import CANARY, TABLES, Chain, jumps
 from .readback import UNKNOWN_FORMAT, Table, parse_listing
@@ -166,6 +167,17 @@ class IptablesMode:
         removed = await _remove(self._kernel, self.settings)
         return await self._remove_from_other_variants() or removed
 
+    async def remove_leftovers(self, mode: str) -> bool:
+        """Remove what kube-proxy, which serves in that mode, does not use. False: there was nothing."""
+        if mode not in ("iptables", "ipvs"):
+            return await self.remove()
+        self._state = None
+        removed = await _remove_leftovers(self._kernel, mode)
+        for variant in self._kernel.other_variants():
+            with contextlib.closing(Kernel(variant)) as kernel:
+                removed |= await _remove_leftovers(kernel, mode)
+        return removed
+
     def rule_counts(self, family: Family) -> Mapping[str, int]:
         """Return the number of our rules by table, without jumps in built-in chains, as kube-proxy counts them."""
         counts = self._renderer.rule_counts(family)
@@ -273,6 +285,13 @@ async def _read(kernel: Kernel, families: Iterable[Family]) -> dict[Family, dict
 
 async def _remove(kernel: Kernel, settings: Settings) -> bool:
     transaction = Renderer(settings).removal(await _read(kernel, (4, 6)))
+    for family, text in transaction.inputs(kernel.safe_bytes):
+        await kernel.restore(family, text)
+    return bool(transaction)
+
+
+async def _remove_leftovers(kernel: Kernel, mode: str) -> bool:
+    transaction = leftovers.removal(await _read(kernel, (4, 6)), mode)
     for family, text in transaction.inputs(kernel.safe_bytes):
         await kernel.restore(family, text)
     return bool(transaction)

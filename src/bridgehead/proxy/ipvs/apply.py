@@ -282,11 +282,25 @@ class Kernel:
                 self._addresses.remove_link(DUMMY)
             self._dummy = 0
             self._expected.clear()
-            existing = set(self._existing_sets())
-            ours = [name for name in sets.all_names() if name in existing]
-            self._sets.flush(ours)
-            self._sets.destroy(ours)
-        return bool(transaction or had_dummy or ours)
+            had_sets = self._destroy_sets(sets.all_names())
+        return bool(transaction or had_dummy or had_sets)
+
+    async def remove_leftovers(self, transaction: Transaction, names: Iterable[str]) -> bool:
+        """Carry out the transaction, then remove these IP sets. False: there was nothing."""
+        for family, text in transaction.rules.texts().items():
+            await self.tables.restore(family, text)
+        with _refused():
+            if transaction.gone:
+                self._open_ipvs().remove(transaction.gone)
+            return self._destroy_sets(names) or bool(transaction)
+
+    def _destroy_sets(self, names: Iterable[str]) -> bool:
+        """Destroy the sets that exist. False: there were none."""
+        existing = set(self._existing_sets())
+        found = [name for name in names if name in existing]
+        self._sets.flush(found)
+        self._sets.destroy(found)
+        return bool(found)
 
     async def _replace(self, names: list[str]) -> None:
         """Remove sets that have a wrong type, and all rules of this mode first, which refer to them."""

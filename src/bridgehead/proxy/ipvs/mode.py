@@ -24,7 +24,7 @@ from bridgehead.proxy.iptables.readback import UNKNOWN_FORMAT, parse_listing
 from bridgehead.proxy.iptables.transaction import Transaction as RulesTransaction
 from bridgehead.proxy.mode import Repair, Settings, Watched
 
-from . import chains, sets
+from . import chains, leftovers, sets
 from .apply import Kernel, require_sysctl
 from .draining import Draining
 from .readback import KernelState
@@ -126,6 +126,13 @@ class IpvsMode:
         self._draining.clear()
         others = await self._remove_from_other_variants()
         return await self._kernel.remove(removal(await self._kernel.read())) or others
+
+    async def remove_leftovers(self, mode: str) -> bool:
+        """Remove what kube-proxy, which serves in that mode, does not use. False: there was nothing."""
+        if mode != self.name:
+            return await self.remove()  # which leaves chains that mode iptables uses
+        self._state = None
+        return await self._kernel.remove_leftovers(leftovers.removal(await self._kernel.read()), leftovers.own_sets())
 
     def render(self, table: FrontendTable) -> str:
         """Return everything as input for the node's own tools, as for an empty kernel."""
