@@ -84,6 +84,15 @@ def test_the_proxy_waits_until_kube_proxy_has_left_a_node() -> None:
     assert pod("proxy")["metadata"]["labels"]["k8s-app"] == "bridgehead-proxy"
 
 
+def test_rules_are_removed_when_kube_proxy_has_returned() -> None:
+    (found,) = (obj for obj in objects("proxy") if obj["metadata"]["name"] == "bridgehead-proxy-cleanup")
+    template = found["spec"]["template"]["spec"]
+    (term,) = template["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert term["labelSelector"]["matchLabels"]["app.kubernetes.io/component"] == "proxy"
+    (removal,) = template["initContainers"]
+    assert removal["args"] == ["proxy", "--cleanup-leftovers", "--metrics-bind-address=127.0.0.1:10249"]
+
+
 # --- Values ---------------------------------------------------------------------------------------------------------
 
 

@@ -44,7 +44,7 @@ from .mode_choice import (
 )
 from .operating.progress import ProgressPublisher
 from .operating.serving import health_routes, metrics_routes
-from .successor import await_kube_proxy
+from .successor import await_successor
 from .sysctls import apply_sysctls, kernel_families, plan_sysctls
 
 log = logging.getLogger("bridgehead.proxy")
@@ -238,9 +238,12 @@ async def clean_up_leftovers(config: ProxyConfig) -> None:
     """
     if config.metrics is None:
         raise ConfigInvalid("--cleanup-leftovers asks kube-proxy at --metrics-bind-address, which is disabled")
-    mode = await await_kube_proxy(*config.metrics)
+    successor = await await_successor(*config.metrics)
+    if successor.is_bridgehead:
+        log.info("nothing is removed: this proxy's rules are in use")
+        return
     for _ in range(_CLEANUP_ATTEMPTS):
-        removed, failed = await remove_leftovers(mode)
+        removed, failed = await remove_leftovers(successor.mode)
         if removed:
             log.info("removed rules of %s that kube-proxy does not use", " and ".join(removed))
         if not failed:

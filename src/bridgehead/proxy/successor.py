@@ -1,4 +1,4 @@
-"""Detection of a kube-proxy that has taken this node over: its pages tell its mode, and whether it has written rules.
+"""Detection of a kube-proxy that has taken this node over: its pages show its mode and whether it has written rules.
 
 `process.py` waits for it before it removes rules of this proxy, which serve until then.
 """
@@ -27,33 +27,37 @@ _OURS = re.compile(r"^bridgehead_proxy_", re.MULTILINE).search
 
 
 class Successor(NamedTuple):
-    """The mode of kube-proxy on this node; "": it does not serve yet, for the reason in `problem`."""
+    """The proxy that serves this node: kube-proxy in a mode, or Bridgehead, whose first sync removes leftovers itself.
 
-    mode: str
+    `problem`: why it does not serve yet; "" if it does.
+    """
+
+    mode: str = ""
+    is_bridgehead: bool = False
     problem: str = ""
 
 
 def successor_of(mode: str, metrics: str) -> Successor:
     """Return what the pages /proxyMode and /metrics show. Pure."""
     mode = mode.strip()
-    if _OURS(metrics):
-        return Successor("", "the proxy that answers is Bridgehead's, which still serves this node")
-    if mode not in _MODES:
-        return Successor("", f"its mode is {mode[:40]!r}, instead of {', '.join(_MODES[:-1])} or {_MODES[-1]}")
+    is_bridgehead = _OURS(metrics) is not None
+    if mode not in _MODES and not is_bridgehead:
+        return Successor(problem=f"its mode is {mode[:40]!r}, instead of {', '.join(_MODES[:-1])} or {_MODES[-1]}")
     times = _LAST_SYNC(metrics)
     if not times or not all(map(_is_positive, times)):
-        return Successor("", "it has not written its rules yet")
-    return Successor(mode)
+        return Successor(problem="it has not written its rules yet")
+    return Successor(mode, is_bridgehead)
 
 
-async def await_kube_proxy(address: str, port: int) -> str:
-    """Return the mode of this node's kube-proxy, when it has written its rules. The log shows what is waited for."""
+async def await_successor(address: str, port: int) -> Successor:
+    """Return the proxy of this node, when it has written its rules. The log shows what is waited for."""
     where, last = (_LOOPBACK.get(address, address), port), ""
     while True:
         successor = await asyncio.to_thread(_ask, *where)
-        if successor.mode:
-            log.info("kube-proxy serves this node in mode %s", successor.mode)
-            return successor.mode
+        if not successor.problem:
+            name = "Bridgehead's proxy" if successor.is_bridgehead else "kube-proxy"
+            log.info("%s serves this node in mode %s", name, successor.mode)
+            return successor
         if successor.problem != last:
             last = successor.problem
             log.info("waiting for kube-proxy at %s: %s", join_host_port(*where), last)
@@ -64,7 +68,7 @@ def _ask(address: str, port: int) -> Successor:
     try:
         return successor_of(_get(address, port, "/proxyMode"), _get(address, port, "/metrics"))
     except (OSError, http.client.HTTPException) as error:
-        return Successor("", f"it does not answer ({error or type(error).__name__})")
+        return Successor(problem=f"it does not answer ({error or type(error).__name__})")
 
 
 def _get(address: str, port: int, path: str) -> str:
