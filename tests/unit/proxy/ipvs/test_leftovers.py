@@ -1,0 +1,40 @@
+"""The parts of mode ipvs that are removed beside a kube-proxy in the same mode."""
+
+from __future__ import annotations
+
+from bridgehead.network.ipset import SetType
+from bridgehead.network.ipvs import Scheduling, Server
+from bridgehead.proxy.iptables.readback import Table
+from bridgehead.proxy.ipvs import sets
+from bridgehead.proxy.ipvs.leftovers import own_sets, removal
+from bridgehead.proxy.ipvs.readback import KernelState
+
+WEB, MARKED, FOREIGN = Server(4, "10.96.0.10", "tcp", 80), Server(4, "", "", 0, 7), Server(4, "", "", 0, 8)
+
+
+def test_virtual_servers_of_marks_and_chains_in_mangle_are_removed() -> None:
+    clients = {"10.96.0.10,tcp:80 skbmark 0x7/0x3fff"}
+    kernel = KernelState(
+        servers={server: (Scheduling("rr"), {}) for server in (WEB, MARKED, FOREIGN)},
+        sets={sets.CLUSTER_CLIENTS: (SetType("hash:ip,port", 4, True), clients)},
+        bound={"10.96.0.10"},
+        tables={
+            4: {
+                "mangle": Table({"PREROUTING": ["-j KUBE-IPVS"], "KUBE-IPVS": [], "KUBE-KUBELET-CANARY": []}),
+                "nat": Table({"KUBE-SERVICES": [], "KUBE-NODE-PORT": []}),
+            }
+        },
+    )
+
+    transaction = removal(kernel)
+
+    assert transaction.gone == [MARKED]
+    assert transaction.rules.part(4, "mangle").lines == ["-D PREROUTING -j KUBE-IPVS"]
+    assert transaction.rules.part(4, "mangle").removed == ["KUBE-IPVS"]
+    assert not transaction.rules.part(4, "nat")
+
+
+def test_sets_of_kube_proxy_stay() -> None:
+    assert "KUBE-IPVS-MASQUERADE" in own_sets()
+    assert "KUBE-6-IPVS-INSIDE" in own_sets()
+    assert not {sets.BOUND, sets.CLUSTER_IP, sets.LOOP_BACK} & set(own_sets())
