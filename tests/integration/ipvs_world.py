@@ -84,6 +84,13 @@ class _IpvsProxy(_Proxy):
 
         return self._do(remove_others(name))
 
+    def remove_leftovers(self, mode: str) -> bool:
+        """Remove what kube-proxy in that mode does not use. Return whether there was anything."""
+        from bridgehead.proxy.mode import SharingNames
+
+        assert isinstance(self._mode, SharingNames)
+        return self._do(self._mode.remove_leftovers(mode))
+
     def do_by_hand(self) -> None:
         """Clean up, then do what a dry run prints with the tools it names."""
         text = self._mode.render(self._table)

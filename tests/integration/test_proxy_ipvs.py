@@ -306,6 +306,28 @@ def test_cleanup_leaves_nothing(world: World) -> None:
 
 
 @guest
+def test_beside_a_kube_proxy_only_its_own_objects_stay(world: World) -> None:
+    elsewhere = {**slice_of("pod2", node="node2"), "metadata": {"name": "elsewhere"}}
+    kept = service(type="NodePort", nodePort=30080, externalTrafficPolicy="Local", externalIPs=[EXTERNAL])
+    world.put(kept, slice_of("pod1"), elsewhere)
+    before = set(listing(world))
+    assert any(server.startswith("FWM") for server in before), before
+    for command in ("iptables-legacy", "ip6tables-legacy"):
+        world.run(command, "-t", "nat", "-F", "KUBE-SERVICES")  # as the first sync of kube-proxy does
+
+    assert world.ask("remove_leftovers", mode="ipvs") is True
+
+    assert set(listing(world)) == {server for server in before if not server.startswith("FWM")}
+    names = world.run("ipset", "list", "-name").split()
+    assert [name for name in names if "-IPVS-" in name] == ["KUBE-IPVS-IPS", "KUBE-6-IPVS-IPS"]
+    rules = world.run("iptables-legacy-save", "-t", "mangle")
+    assert "KUBE-IPVS" not in rules
+    assert world.ask("remove_leftovers", mode="ipvs") is False
+    world.ask("restart")
+    world.ask("sync")
+
+
+@guest
 def test_a_dry_run_prints_equivalent_commands(world: World) -> None:
     both = slice_of("pod1"), {**slice_of("pod2", node="node2"), "metadata": {"name": "elsewhere"}}
     world.put(service(type="NodePort", nodePort=30080, externalTrafficPolicy="Local"), *both)
