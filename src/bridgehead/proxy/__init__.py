@@ -11,5 +11,5 @@ The path of a change through the modules:
     afterwards guard (repairs rules that other programs changed), conntrack/ (removes flows to backends that are gone)
     report     operating/: metrics, health, healthCheckNodePort, Events, progress
     configure  config, config_rows, config_reader; sysctls
-    process    process
+    process    process; successor (detection of the kube-proxy that comes after this proxy)
 """
