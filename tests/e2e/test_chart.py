@@ -14,7 +14,7 @@ import pytest
 
 from tests.chart import CHART
 
-from .conftest import Lab, Namespace, _is_ready, curl, eventually
+from .conftest import Lab, Namespace, _is_ready, curl, eventually, no_request_lost
 from .helm_release import WAIT, Release, settings
 from .test_dashboards import names_of
 
@@ -106,6 +106,11 @@ class World:
         placed = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"] and "nodeName" in pod["spec"]]
         return {pod["spec"]["nodeName"]: pod["metadata"]["labels"]["k8s-app"] for pod in placed}
 
+    def by_node2(self) -> str:
+        """Return the URL of the Service at its node port of node2."""
+        (port,) = self.web.get("services", "web")["spec"]["ports"]
+        return f"http://10.0.0.202:{port['nodePort']}"
+
     def denied(self) -> float:
         """Return how many requests the API server has denied for want of rights."""
         page = self.lab.kubectl("get", "--raw", "/metrics").stdout
@@ -185,8 +190,9 @@ def install(world: World) -> None:
     eventually(lambda: world.system.pods("k8s-app=bridgehead-proxy"))
     assert world.proxies() == {"node1": "kube-proxy", "node2": "kube-proxy"}, "one node has both"
     (patch,) = re.findall(r"--patch '(.*)'$", notes, re.MULTILINE)
-    world.system.kubectl("patch", "daemonset", "kube-proxy", "--patch", patch)
-    world.system.rolled_out("daemonset/bridgehead-proxy", "daemonset/bridgehead-speaker", "daemonset/kube-proxy")
+    with no_request_lost(world.lab, world.by_node2(), at_least=10):
+        world.system.kubectl("patch", "daemonset", "kube-proxy", "--patch", patch)
+        world.system.rolled_out("daemonset/bridgehead-proxy", "daemonset/bridgehead-speaker", "daemonset/kube-proxy")
     assert world.proxies() == {"node1": "kube-proxy", "node2": "bridgehead-proxy"}
 
 
@@ -221,8 +227,9 @@ def change(world: World) -> None:
 def remove(world: World) -> None:
     """Go back to the lab's own parts, and uninstall the release."""
     world.system.kubectl("scale", "deployment", "coredns", "--replicas=2")
-    world.lab.kubectl("label", "node", "node2", "bridgehead.io/proxy=cleanup", "--overwrite")
-    eventually(lambda: any(map(_is_ready, world.system.pods("app.kubernetes.io/component=proxy-cleanup"))))
+    with no_request_lost(world.lab, world.by_node2(), at_least=10):
+        world.lab.kubectl("label", "node", "node2", "bridgehead.io/proxy=cleanup", "--overwrite")
+        eventually(lambda: any(map(_is_ready, world.system.pods("app.kubernetes.io/component=proxy-cleanup"))))
     assert world.proxies() == {"node1": "kube-proxy", "node2": "kube-proxy"}, "kube-proxy is back before the cleanup"
     assert "KUBE-SERVICES" not in world.lab.inside("iptables-save", node="node2").stdout, "of the chart's proxy"
     world.lab.kubectl("label", "node", "node2", "bridgehead.io/proxy-")
