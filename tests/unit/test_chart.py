@@ -93,6 +93,14 @@ def test_rules_are_removed_when_kube_proxy_has_returned() -> None:
     assert removal["args"] == ["proxy", "--cleanup-leftovers", "--metrics-bind-address=127.0.0.1:10249"]
 
 
+def test_the_walk_through_has_the_commands_of_the_notes() -> None:
+    notes = (CHART / "templates/NOTES.txt").read_text("utf-8")
+    commands = [line.strip() for line in notes.splitlines() if line.startswith("    kubectl ") and "{{" not in line]
+    page = (CHART.parents[1] / "docs/real-cluster.md").read_text("utf-8")
+    assert [command for command in commands if f"    $ {command}" not in page] == []
+    assert any("patch daemonset kube-proxy" in command for command in commands)
+
+
 # --- Values ---------------------------------------------------------------------------------------------------------
 
 
