@@ -9,6 +9,9 @@ TESTS ?=
 # `python -m tests.kubernetes_e2e` and `python -m deploy.image`.
 ARGS ?=
 
+# It builds the image of the parts, for most of a minute: `make test-image`.
+IMAGE_TEST := tests/e2e/test_image_of_parts.py
+
 # Options of pytest-xdist. Files go to two workers more than there are cores, because tests of labs mostly wait.
 BY_FILE := --numprocesses $(shell expr $$(nproc) + 2) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 # Unit tests are collected once; two processes more than cores run them.
@@ -18,13 +21,14 @@ SLOWEST := --durations 30 --durations-min 1
 # Without compiled files, each of the many programs that the tests start compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help up down test unit coverage check bench scale chaos conformance images format clean rebuild
+.PHONY: help up down test test-image unit coverage check bench scale chaos conformance images format clean rebuild
 
 help:
 	@echo "make up      start a cluster of three nodes on this machine, and wait until it is ready"
 	@echo "make down    stop the cluster; its state is kept for the next make up"
 	@echo "make test    run every test: make coverage, integration (own namespaces), end to end (a lab, kubectl, curl);"
 	@echo "             TESTS=tests/e2e/test_lab.py runs only some"
+	@echo "make test-image  build the image of the parts, and run them from it in a lab; make test leaves this out"
 	@echo "make unit    run only the tests that touch nothing outside the process"
 	@echo "make coverage  the same tests with more random examples; they must take at least 95 % of the branches of the pure modules"
 	@echo "make check   check format, lint, types and the directions of imports"
@@ -57,8 +61,12 @@ ifdef TESTS
 	@BRIDGEHEAD_REQUIRE_TOOLS=1 $(PYTHON) -m pytest $(SLOWEST) $(TESTS)
 else
 	@$(PYTHON) -m pytest -q --collect-only --ignore tests/unit >/dev/null & BRIDGEHEAD_REQUIRE_TOOLS=1 scripts/coverage
-	@BRIDGEHEAD_REQUIRE_TOOLS=1 $(PYTHON) -m pytest $(SLOWEST) $(BY_FILE) --ignore tests/unit
+	@BRIDGEHEAD_REQUIRE_TOOLS=1 $(PYTHON) -m pytest $(SLOWEST) $(BY_FILE) --ignore tests/unit --ignore $(IMAGE_TEST)
 endif
+
+test-image: .venv/.tested
+	@scripts/system-packages nft ip kubectl dig busybox docker-registry skopeo strip
+	@BRIDGEHEAD_REQUIRE_TOOLS=1 $(PYTHON) -m pytest $(SLOWEST) $(IMAGE_TEST)
 
 unit: .venv/.tested
 	@$(PYTHON) -m pytest $(SLOWEST) $(FORKED) --hypothesis-profile quick tests/unit

@@ -38,7 +38,7 @@ for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.S
 gc.disable()
 
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
-settings.register_profile("suite", settings.get_profile("patient"), max_examples=40)
+settings.register_profile("suite", settings.get_profile("patient"), max_examples=30)
 settings.register_profile("quick", settings.get_profile("patient"), max_examples=10)
 settings.register_profile("thorough", settings.get_profile("patient"), max_examples=1000, derandomize=False)
 settings.load_profile("patient")
