@@ -6,9 +6,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from deploy.image.debian import Packages
 
 from bridgehead.standins.host_tools import prepare_tools
-from tests.e2e.wordpress.packages import Packages
 
 pytestmark = [pytest.mark.integration, pytest.mark.needs("apt-get", "dpkg-deb")]
 

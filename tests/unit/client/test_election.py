@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -118,7 +119,7 @@ def test_no_two_candidates_lead_at_a_time_while_no_clock_is_half_as_fast_again(r
     candidates = [Simulated(Candidacy(f"c{number}", TIMINGS), rate) for number, rate in enumerate(rates)]
     due = [(float(number), number) for number in range(len(candidates))]  # time of the next try, candidate
     heapq.heapify(due)
-    waiting: list[tuple[float, int, str, tuple]] = []
+    waiting: list[tuple[float, int, str, tuple[Any, ...]]] = []
     for order, (read_sent, read_back, write_sent, write_back, pause) in enumerate(steps):
         now, number = heapq.heappop(due)
         waiting.append((now + read_sent, order, "read", (number, read_back, write_sent, write_back)))

@@ -451,7 +451,7 @@ async def test_a_cancelled_reader_of_a_value_is_not_dropped_and_loses_nothing(op
 
 async def test_a_watch_of_a_value_that_ends_gets_what_is_its_own_first(store: Store) -> None:
     watch = store.watch("pods", since=0, field=NODE_1)
-    reader = asyncio.create_task(anext(aiter(watch)))
+    reader = asyncio.ensure_future(anext(aiter(watch)))
     await asyncio.sleep(0)
     assert watch.pending() == []
     writes = asyncio.gather(bind(store, "own", "node-1"), bind(store, "other", "node-2"))

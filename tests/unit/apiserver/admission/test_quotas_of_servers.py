@@ -49,7 +49,7 @@ class Replica(MemoryStore):
         super().__init__()
         self._shared, self._waiting, self._followed = shared, waiting, 0
 
-    def catch_up(self) -> None:
+    def follow(self) -> None:
         for changes in self._shared.commits[self._followed :]:
             self._state.apply(changes)
             self._history.publish(changes)
@@ -62,7 +62,7 @@ class Replica(MemoryStore):
         try:
             return await self._shared._write(write)
         finally:
-            self.catch_up()  # an answer comes when its server has what it is about
+            self.follow()  # an answer comes when its server has what it is about
 
 
 class Servers:
@@ -114,7 +114,7 @@ class Example:
         while self.running:
             await self.take(("commit", 0, 0))
         for replica in self.servers.replicas:
-            replica.catch_up()
+            replica.follow()
 
     def start(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         task = asyncio.create_task(work)
@@ -133,7 +133,7 @@ class Example:
             case "count":
                 self.start(parts.quota_usage.count_namespace(self.namespace))
             case "follow":
-                self.servers.replicas[server].catch_up()
+                self.servers.replicas[server].follow()
             case "commit" if self.servers.waiting:
                 self.servers.waiting.pop(number % len(self.servers.waiting)).set_result(None)
         for _ in range(10):
