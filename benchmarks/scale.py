@@ -326,14 +326,8 @@ class _Run:
 
     async def _deliver(self, watches: Watches) -> None:
         """Change an object that all nodes watch: the server's cost for each watch, the time to the last one."""
-        before, received, delays = use_of(self.server.pid).seconds, watches.received, []
-        for _ in range(self._changes()):
-            probe, request = self._probe(watches)
-            began = time.perf_counter()
-            await self._prober.send_all([(request,)])
-            async with asyncio.timeout(PROBE_SECONDS):
-                await probe.done.wait()
-            delays.append(probe.last - began)
+        before, received = use_of(self.server.pid).seconds, watches.received
+        delays = [await self._seconds_to_the_last(watches) for _ in range(self._changes())]
         await settle(self.pids)
         events = len(delays) * watches.count
         cost = (use_of(self.server.pid).seconds - before) / events
@@ -403,17 +397,21 @@ class _Run:
         for _, number in round_robin(self.cluster.pods // 2):
             yield self._replacement(math.ceil(self.cluster.pods / 2) + number)
 
+    async def _seconds_to_the_last(self, watches: Watches) -> float:
+        """Probe once; return the seconds until the last watch has got the change."""
+        probe, request = self._probe(watches)
+        began = time.perf_counter()
+        await self._prober.send_all([(request,)])
+        async with asyncio.timeout(PROBE_SECONDS):
+            await probe.done.wait()
+        return probe.last - began
+
     async def _probe_repeatedly(self) -> list[float]:
         """Probe the EndpointSlices until the load's time is over; return the seconds of each probe."""
         watches, delays = self._watches[-1], []
         end = time.monotonic() + self.options.seconds
         while time.monotonic() < end:
-            probe, request = self._probe(watches)
-            began = time.perf_counter()
-            await self._prober.send_all([(request,)])
-            async with asyncio.timeout(PROBE_SECONDS):
-                await probe.done.wait()
-            delays.append(probe.last - began)
+            delays.append(await self._seconds_to_the_last(watches))
             await asyncio.sleep(1.0)
         return delays
 

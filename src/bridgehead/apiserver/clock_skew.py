@@ -15,15 +15,12 @@ from bridgehead.objects.times import parse_time
 from bridgehead.storage import Change, Overflow, Record, TooOld
 
 from .registry.registry import Registry
+from .server_identity import HOSTNAME_LABEL, IDENTITY, IDENTITY_LABEL, NAMESPACE, PATH
 
 log = logging.getLogger(__name__)
 
 # More than a watch, or an election in etcd, takes.
 MOST_SECONDS = 10.0
-_IDENTITY_LABEL, _IDENTITY = "apiserver.kubernetes.io/identity", "kube-apiserver"
-_HOSTNAME_LABEL = "kubernetes.io/hostname"
-_NAMESPACE = "kube-system"
-_PATH = ("coordination.k8s.io", "v1", "leases")
 
 
 class _Spec(msgspec.Struct, frozen=True, rename="camel"):
@@ -57,12 +54,12 @@ class ClockSkew:
 
     async def run(self) -> None:
         """Compare clocks at each renewal, until cancelled."""
-        leases = self._registry.find(*_PATH)
+        leases = self._registry.find(*PATH)
         if leases is None:
             return
         store = self._registry.store
         while True:
-            watch = store.watch(leases.id, _NAMESPACE, since=store.revision)
+            watch = store.watch(leases.id, NAMESPACE, since=store.revision)
             try:
                 async for changes in watch:
                     for change in changes:
@@ -84,7 +81,7 @@ class ClockSkew:
 
         One late renewal may have been on its way for long, so two in a row count.
         """
-        if record.facts.labels.get(_IDENTITY_LABEL) != _IDENTITY:
+        if record.facts.labels.get(IDENTITY_LABEL) != IDENTITY:
             return
         name, ahead = record.key.name, seconds_ahead(record.value, now)
         if ahead is None:
@@ -95,7 +92,7 @@ class ClockSkew:
             self._suspected.add(name)
         elif name not in self._warned:
             self._warned.add(name)
-            host = record.facts.labels.get(_HOSTNAME_LABEL, "an unknown host")
+            host = record.facts.labels.get(HOSTNAME_LABEL, "an unknown host")
             direction = "ahead of" if ahead > 0 else "behind"
             log.warning(
                 "the clock of the API server %s on %s is %.0f s %s the clock of this one, %s: correct the wrong one,"

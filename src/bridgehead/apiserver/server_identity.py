@@ -31,10 +31,10 @@ DURATION_SECONDS = 3600
 RENEW_SECONDS = 10.0
 COLLECTION_SECONDS = 3600.0
 IDENTITY_LABEL = "apiserver.kubernetes.io/identity"
-_IDENTITY = "kube-apiserver"
-_HOSTNAME_LABEL = "kubernetes.io/hostname"
-_NAMESPACE = "kube-system"
-_PATH = ("coordination.k8s.io", "v1", "leases")
+IDENTITY = "kube-apiserver"
+HOSTNAME_LABEL = "kubernetes.io/hostname"
+NAMESPACE = "kube-system"
+PATH = ("coordination.k8s.io", "v1", "leases")
 
 
 class _Metadata(msgspec.Struct, frozen=True):
@@ -72,7 +72,7 @@ class ServerIdentity:
                     collect_at = loop.time() + COLLECTION_SECONDS
                     await collect(self._registry)
             except (ApiStatus, StorageError) as error:
-                log.warning("cannot renew the lease %s/%s: %s", _NAMESPACE, self.name, error)
+                log.warning("cannot renew the lease %s/%s: %s", NAMESPACE, self.name, error)
             await asyncio.sleep(RENEW_SECONDS)
 
     async def renew(self) -> None:
@@ -82,18 +82,18 @@ class ServerIdentity:
             "leaseDurationSeconds": DURATION_SECONDS,
             "renewTime": format_micro_time(self._registry.clock()),
         }
-        labels = {IDENTITY_LABEL: _IDENTITY, _HOSTNAME_LABEL: self._hostname}
+        labels = {IDENTITY_LABEL: IDENTITY, HOSTNAME_LABEL: self._hostname}
         lease = {"metadata": {"name": self.name, "labels": labels}, "spec": spec}
-        await ensure(self._registry, _PATH, _NAMESPACE, lease, replace=("spec",))
+        await ensure(self._registry, PATH, NAMESPACE, lease, replace=("spec",))
 
 
 async def collect(registry: Registry) -> None:
     """Delete the Leases of servers that were not renewed for their duration. Raises StorageError."""
-    leases = registry.find(*_PATH)
+    leases = registry.find(*PATH)
     if leases is None:
         return
     now = registry.clock()
-    for record in registry.store.list(leases.id, _NAMESPACE):
+    for record in registry.store.list(leases.id, NAMESPACE):
         if _is_expired(record, now):
             await _delete(registry, leases, record)
 
@@ -101,7 +101,7 @@ async def collect(registry: Registry) -> None:
 def _is_expired(record: Record, now: float) -> bool:
     try:
         lease = msgspec.json.decode(record.value, type=_Lease)
-        if lease.metadata.labels.get(IDENTITY_LABEL) != _IDENTITY:
+        if lease.metadata.labels.get(IDENTITY_LABEL) != IDENTITY:
             return False
         if lease.spec.renew_time is None or lease.spec.lease_duration_seconds is None:
             return True  # no server has written it

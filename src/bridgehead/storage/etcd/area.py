@@ -6,6 +6,8 @@ PREFIX/bridgehead/restoring   who restores a copy below the prefix; removed at t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from bridgehead.storage.errors import StoreBroken
 
 from .client.etcd_client import EtcdClient
@@ -26,19 +28,28 @@ def restoring_key(layout: Layout) -> bytes:
 
 async def enter(client: EtcdClient, layout: Layout) -> None:
     """Check that this version may serve the area, and mark a new one as its own. Raises `StoreBroken`, `EtcdError`."""
-    names = (layout_key(layout), restoring_key(layout))
-    lookups = [get(name) for name in names]
-    # A full etcd refuses transactions that could write, so the first one only reads.
-    found = {kv.key: kv.value for kv in found_keys(await client.txn([], lookups))}
+    # A full etcd refuses transactions that could write, so the area is first read alone.
+    found = await read_area(client, layout)
     if not found:
-        compares = [create_revision_equals(name, 0) for name in names]
-        result = await client.txn(compares, [put(layout_key(layout), LAYOUT)], lookups)
-        found = {kv.key: kv.value for kv in found_keys(result)}
-    check_layout(layout, found.get(layout_key(layout)))
+        compares = [create_revision_equals(name, 0) for name in _names(layout)]
+        if not (await client.txn(compares, [put(layout_key(layout), LAYOUT)])).succeeded:
+            found = await read_area(client, layout)  # another server or a restore was first
     if restoring_key(layout) in found:
         raise StoreBroken(
             f"a restore below {layout.shown} in etcd has not finished: wait for it, or run `bridgehead restore` again"
         )
+
+
+async def read_area(client: EtcdClient, layout: Layout) -> Mapping[bytes, bytes]:
+    """Return the values of the area's keys that are there. Raises `StoreBroken` for another layout, `EtcdError`."""
+    lookups = [get(name) for name in _names(layout)]
+    found = {kv.key: kv.value for kv in found_keys(await client.txn([], lookups))}
+    check_layout(layout, found.get(layout_key(layout)))
+    return found
+
+
+def _names(layout: Layout) -> tuple[bytes, bytes]:
+    return layout_key(layout), restoring_key(layout)
 
 
 def check_layout(layout: Layout, number: bytes | None) -> None:

@@ -21,19 +21,18 @@ from bridgehead.storage.records import Record
 from bridgehead.storage.sealing import Encryption
 from bridgehead.storage.state import encode
 
-from .area import LAYOUT, check_layout, layout_key, restoring_key
+from .area import LAYOUT, layout_key, read_area, restoring_key
 from .claims import claim_key
 from .client.errors import Compacted, OutcomeUnknown
 from .client.etcd_client import EtcdClient
 from .client.messages_pb2 import Compare, RequestOp
 from .client.records import KeyValue, TxnResult
-from .client.requests import create_revision_equals, delete, get, prefix_end, put, value_equals
+from .client.requests import create_revision_equals, delete, prefix_end, put, value_equals
 from .codec import ObjectCodec, Undecodable, Undecryptable
 from .layout import DEFINITIONS, Layout
 from .leases import Leases
 from .patience import patiently
 from .stored_form import StoredForm
-from .transactions import found_keys
 
 # Bounds of one transaction: etcd's --max-txn-ops is 128, and its --max-request-bytes 1.5 MiB.
 _MOST_OPERATIONS = 100
@@ -64,9 +63,7 @@ async def back_up(
     found = await client.range(layout.prefix, prefix_end(layout.prefix), count_only=True)
     if not found.count:
         raise StoreBroken(f"etcd has no objects below {layout.shown}: check --etcd-prefix")
-    marks = {kv.key: kv.value for kv in found_keys(await client.txn([], _lookups(layout)))}
-    check_layout(layout, marks.get(layout_key(layout)))
-    if restoring_key(layout) in marks:
+    if restoring_key(layout) in await read_area(client, layout):
         raise StoreBroken(f"a restore below {layout.shown} in etcd has not finished: run `bridgehead restore` again")
     form = StoredForm(layout, codec, encryption)
     done = 0
@@ -206,9 +203,7 @@ class _Mark:
 
     async def set(self) -> None:
         """Set the mark below an empty prefix, or take over that of a restore that failed."""
-        marks = {kv.key: kv.value for kv in found_keys(await self._client.txn([], _lookups(self._layout)))}
-        check_layout(self._layout, marks.get(layout_key(self._layout)))
-        earlier = marks.get(self._key)
+        earlier = (await read_area(self._client, self._layout)).get(self._key)
         if earlier is not None:
             await self._take_over(earlier)
             return
@@ -270,7 +265,3 @@ class _Mark:
 
     def _other_restore(self) -> StoreBroken:
         return StoreBroken(f"another restore below {self._layout.shown} in etcd has begun: run one at a time")
-
-
-def _lookups(layout: Layout) -> list[RequestOp]:
-    return [get(layout_key(layout)), get(restoring_key(layout))]
