@@ -5,16 +5,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 from .http_library import aiohttp
 
 
 class OpenRequest:
-    """A request at one server. Within `limit`, it waits for the answer; later, `response` is the answer."""
+    """A request at one server. Within `limit`, it waits for the answer; later, `response` is the answer.
+
+    With `has_connection`, the server may have received it; `connection_trace` sets that.
+    """
 
     def __init__(self, server: str) -> None:
         self.server = server
         self.is_abandoned = False
+        self.has_connection = False
         self.limit: asyncio.Timeout | None = None
         self.response: aiohttp.ClientResponse | None = None
 
@@ -52,6 +57,19 @@ class OpenRequests:
         """End all requests of a server."""
         for request in tuple(self._requests.get(server, ())):
             request.abandon()
+
+
+def connection_trace() -> aiohttp.TraceConfig:
+    """Return a trace for a session whose requests have their OpenRequest as `trace_request_ctx`."""
+
+    async def on_connection(_session: aiohttp.ClientSession, context: SimpleNamespace, _: object) -> None:
+        if isinstance(request := context.trace_request_ctx, OpenRequest):  # WebSockets have none
+            request.has_connection = True
+
+    trace = aiohttp.TraceConfig()
+    trace.on_connection_create_end.append(on_connection)
+    trace.on_connection_reuseconn.append(on_connection)
+    return trace
 
 
 def abort(response: aiohttp.ClientResponse) -> None:

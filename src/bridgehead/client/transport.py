@@ -35,7 +35,7 @@ from .errors import ApiError, ClientError, Unreachable, error_from_status
 from .http_library import aiohttp
 from .kubeconfig import ClientConfig
 from .metrics import CLIENT_METRICS, NO_ANSWER
-from .open_requests import OpenRequest, OpenRequests, abort
+from .open_requests import OpenRequest, OpenRequests, abort, connection_trace
 from .server_probe import ServerProbe
 from .servers import ServerChoice
 
@@ -80,6 +80,8 @@ class Transport:
             skip_auto_headers=("Content-Type",),
             read_bufsize=2**18,
             cookie_jar=aiohttp.DummyCookieJar(),
+            # A request is abandoned only for another server.
+            trace_configs=[connection_trace()] if len(self._choice.servers) > 1 else None,
         )
         if len(self._choice.servers) > 1:
             probe = ServerProbe(self._choice, self._requests, self._is_ready, self._leave)
@@ -196,6 +198,7 @@ class Transport:
                 ssl=credentials.context or True,
                 server_hostname=self._config.tls_server_name,
                 proxy=self._config.proxy_url,
+                trace_request_ctx=opened,
             )
             try:
                 async with _until_abandoned(sending, opened) as response:
@@ -213,7 +216,9 @@ class Transport:
                 message = f"the proxy answers {error.status} {error.message}"
                 raise _NoAnswer(server, message, nothing_was_sent=True) from None
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
-                raise (_NoAnswer(server, _SILENT) if opened.is_abandoned else _no_answer(server, error)) from error
+                if opened.is_abandoned:
+                    raise _NoAnswer(server, _SILENT, nothing_was_sent=not opened.has_connection) from error
+                raise _no_answer(server, error) from error
             finally:
                 if code == NO_ANSWER:
                     self._record(server, method, code, began)
