@@ -1,4 +1,4 @@
-"""Filters of system calls, compiled by libseccomp and installed in forked children, which then try them."""
+"""Filters of system calls, compiled by libseccomp and installed in processes that then try them."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ import pytest
 
 from bridgehead.kubelet.runtimes.isolation import seccomp
 from bridgehead.network.uapi.prctl import PR_SET_NO_NEW_PRIVS
+from tests import forks
+
+from .api_world import DEADLINE
 
 pytestmark = pytest.mark.integration
 
@@ -27,6 +30,8 @@ DEFAULT = frozenset(DEFAULT_NAMES.split())
 BAD = -1  # no valid pointer, descriptor or number of anything
 HIGH = 1 << 32  # the kernel does not look at the upper half of an int
 CLONE_FS, CLONE_NEWUSER = 0x200, 0x10000000
+
+_ANSWER = 3  # the descriptor for the answer of a process with a filter
 
 libc = ctypes.CDLL(None, use_errno=True)
 library = ctypes.CDLL("libseccomp.so.2")
@@ -95,25 +100,29 @@ def call(name: str, *arguments: int) -> int:
     return ctypes.get_errno() if result == -1 else 0
 
 
-def in_child(program: bytes | None, body: Callable[[], Any]) -> Any:
-    """Return the result of `body` in a process with this filter. Raises `Killed`."""
+def in_child(program: bytes | None, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Return what a function of this module returns in a process with this filter. Raises `Killed`.
+
+    The process has one thread, and is no fork of this one, whose other threads may hold locks.
+    """
     reading, writing = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-            if program is not None:
-                seccomp.install(program)
-            os.write(writing, json.dumps(body()).encode())
-        finally:
-            os._exit(1)
-    os.close(writing)
-    with open(reading, "rb") as file:
+    with open(os.devnull, "r+b") as nothing, open(reading, "rb") as file:
+        streams = (nothing.fileno(), nothing.fileno(), 2, writing)
+        request = (program and program.hex(), function.__name__, *arguments)
+        process = forks.fork(f"{__name__}:answer", *request, streams=streams)
+        os.close(writing)
         answer = file.read()
-    _, status = os.waitpid(pid, 0)
-    if os.WIFSIGNALED(status):
-        raise Killed(os.WTERMSIG(status))
+    code = process.wait(DEADLINE)
+    if code < 0:
+        raise Killed(-code)
     return json.loads(answer)
+
+
+def answer(program: str | None, function: str, *arguments: Any) -> None:
+    libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    if program is not None:
+        seccomp.install(bytes.fromhex(program))
+    os.write(_ANSWER, json.dumps(globals()[function](*arguments)).encode())
 
 
 class Killed(Exception):
@@ -126,8 +135,12 @@ def attempts(calls: dict[str, tuple[int, ...]]) -> dict[str, int]:
     return {name: call(name, *arguments) for name, arguments in calls.items()}
 
 
+def in_order(*calls: tuple[Any, ...]) -> list[int]:
+    return [call(name, *arguments) for name, *arguments in calls]
+
+
 def refused(program: bytes | None, calls: dict[str, tuple[int, ...]]) -> set[str]:
-    return {name for name, code in in_child(program, lambda: attempts(calls)).items() if code == errno.EPERM}
+    return {name for name, code in in_child(program, attempts, calls).items() if code == errno.EPERM}
 
 
 def test_the_default_profile_refuses_what_containerds_refuses():
@@ -147,47 +160,49 @@ def test_without_a_filter_the_kernel_allows_the_refused_system_calls():
 
 
 def test_unusual_socket_families_are_refused_with_high_bits_set():
-    def sockets() -> dict[str, int]:
-        return {
-            "alg": call("socket", 38, 99, 0),
-            "alg, high": call("socket", 38 + HIGH, 99, 0),
-            "vsock": call("socket", 40, 99, 0),
-            "vsock, high": call("socket", 40 + HIGH, 99, 0),
-            "inet": call("socket", 2, 1, 0),
-            "inet6": call("socket", 10, 1, 0),
-            "unix": call("socket", 1, 1, 0),
-            "netlink": call("socket", 16, 3, 0),
-            "xdp": call("socket", 44, 99, 0),
-        }
-
-    codes = in_child(seccomp.default_filter(DEFAULT), sockets)
+    sockets = {
+        "alg": (38, 99, 0),
+        "alg, high": (38 + HIGH, 99, 0),
+        "vsock": (40, 99, 0),
+        "vsock, high": (40 + HIGH, 99, 0),
+        "inet": (2, 1, 0),
+        "inet6": (10, 1, 0),
+        "unix": (1, 1, 0),
+        "netlink": (16, 3, 0),
+        "xdp": (44, 99, 0),
+    }
+    calls = [("socket", *arguments) for arguments in sockets.values()]
+    codes = dict(zip(sockets, in_child(seccomp.default_filter(DEFAULT), in_order, *calls), strict=True))
     assert {name for name, code in codes.items() if code == errno.EPERM} == {"alg", "alg, high", "vsock", "vsock, high"}
     assert codes["inet"] == codes["unix"] == codes["netlink"] == 0
 
 
 def test_the_default_profile_allows_processes_and_threads_but_no_namespaces():
-    def body() -> list[int]:
-        pid = os.fork()
-        if pid == 0:
-            os._exit(0)
-        _, status = os.waitpid(pid, 0)
-        return [
-            status,
-            call("clone3", 0, 0),
-            *(call("clone", flag | CLONE_FS, 0, 0, 0, 0) for flag in (0x20000, 0x4000000, 0x8000000, 0x40000000)),
-            call("personality", 0xFFFFFFFF),
-        ]
+    expected = [0, errno.ENOSYS, *[errno.EPERM] * 4, 0]
+    assert in_child(seccomp.default_filter(DEFAULT), start_processes) == expected
 
-    assert in_child(seccomp.default_filter(DEFAULT), body) == [0, errno.ENOSYS, *[errno.EPERM] * 4, 0]
+
+def start_processes() -> list[int]:
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    _, status = os.waitpid(pid, 0)
+    return [
+        status,
+        call("clone3", 0, 0),
+        *(call("clone", flag | CLONE_FS, 0, 0, 0, 0) for flag in (0x20000, 0x4000000, 0x8000000, 0x40000000)),
+        call("personality", 0xFFFFFFFF),
+    ]
 
 
 def test_system_calls_newer_than_the_profile_give_enosys():
-    def body() -> list[int]:
-        ctypes.set_errno(0)
-        libc.syscall(5000, 0, 0, 0)
-        return [ctypes.get_errno()]
+    assert in_child(seccomp.default_filter(DEFAULT), call_newer) == errno.ENOSYS
 
-    assert in_child(seccomp.default_filter(DEFAULT), body) == [errno.ENOSYS]
+
+def call_newer() -> int:
+    ctypes.set_errno(0)
+    libc.syscall(5000, 0, 0, 0)
+    return ctypes.get_errno()
 
 
 @pytest.mark.parametrize(
@@ -205,12 +220,8 @@ def test_system_calls_newer_than_the_profile_give_enosys():
 )
 def test_an_added_capability_allows_its_system_calls(capability: str, names: set[str]):
     program = seccomp.default_filter(DEFAULT | {capability})
-
-    def tried() -> dict[str, int]:
-        # The filter lets them through; without the capability itself the kernel may still refuse.
-        return attempts({name: REFUSED[name] for name in REFUSED if name not in names})
-
-    codes = in_child(program, tried)
+    # The filter lets them through; without the capability itself the kernel may still refuse.
+    codes = in_child(program, attempts, {name: REFUSED[name] for name in REFUSED if name not in names})
     assert {name for name in codes if codes[name] != errno.EPERM} == set()
     if os.geteuid() == 0:
         assert refused(program, {name: REFUSED[name] for name in names}) == set()
@@ -222,7 +233,7 @@ def test_a_dropped_capability_forbids_its_system_calls():
 
 def test_sys_admin_allows_namespaces_and_mounts():
     program = seccomp.default_filter(DEFAULT | {"SYS_ADMIN"})
-    assert in_child(program, lambda: call("clone3", 0, 0)) == errno.EINVAL
+    assert in_child(program, call, "clone3", 0, 0) == errno.EINVAL
     kept = {"add_key", "io_uring_setup", "keyctl", "kexec_load", "request_key", "swapon", "userfaultfd", "pivot_root"}
     assert refused(program, {name: REFUSED[name] for name in kept}) == kept
     if os.geteuid() == 0:
@@ -231,32 +242,14 @@ def test_sys_admin_allows_namespaces_and_mounts():
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="another machine's instructions")
 def test_programs_of_32_bits_are_filtered_by_the_same_profile():
-    def body() -> dict[str, int] | None:
-        # mov eax, edi; push rbx; mov ebx, esi; mov ecx, edx; xor edx, edx; int 0x80; pop rbx; ret
-        code = bytes.fromhex("89f8 53 89f3 89d1 31d2 cd80 5b c3")
-        libc.mmap.restype = ctypes.c_void_p
-        libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long)
-        page = libc.mmap(None, 4096, 7, 0x22, -1, 0)
-        ctypes.memmove(page, code, len(code))
-        int80 = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_uint, ctypes.c_uint)(page)
-        return {
-            "getpid": int80(20, 0, 0),
-            "mount": int80(21, 0, 0),
-            "socket AF_ALG": int80(359, 38, 99),
-            "unshare": int80(310, 1, 0),
-            "keyctl": int80(288, 0xFFFFFFFF, 0),
-            "clone3": int80(435, 0, 0),
-            "newer": int80(5000, 0, 0),
-        }
-
     try:
-        codes = in_child(None, body)
+        codes = in_child(None, make_calls_of_32_bits)
         has_32_bits = codes["getpid"] > 0
     except Killed:
         has_32_bits = False
     if not has_32_bits:
         pytest.skip("this kernel runs no programs of 32 bits")
-    codes = in_child(seccomp.default_filter(DEFAULT), body)
+    codes = in_child(seccomp.default_filter(DEFAULT), make_calls_of_32_bits)
     assert codes.pop("getpid") > 0
     assert codes == {
         "mount": -errno.EPERM,
@@ -265,6 +258,25 @@ def test_programs_of_32_bits_are_filtered_by_the_same_profile():
         "keyctl": -errno.EPERM,
         "clone3": -errno.ENOSYS,
         "newer": -errno.ENOSYS,
+    }
+
+
+def make_calls_of_32_bits() -> dict[str, int]:
+    # mov eax, edi; push rbx; mov ebx, esi; mov ecx, edx; xor edx, edx; int 0x80; pop rbx; ret
+    code = bytes.fromhex("89f8 53 89f3 89d1 31d2 cd80 5b c3")
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long)
+    page = libc.mmap(None, 4096, 7, 0x22, -1, 0)
+    ctypes.memmove(page, code, len(code))
+    int80 = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_uint, ctypes.c_uint)(page)
+    return {
+        "getpid": int80(20, 0, 0),
+        "mount": int80(21, 0, 0),
+        "socket AF_ALG": int80(359, 38, 99),
+        "unshare": int80(310, 1, 0),
+        "keyctl": int80(288, 0xFFFFFFFF, 0),
+        "clone3": int80(435, 0, 0),
+        "newer": int80(5000, 0, 0),
     }
 
 
@@ -290,17 +302,15 @@ def test_a_profile_from_a_file_is_applied():
         },
     )
 
-    def body() -> list[int]:
-        return [
-            call("mkdirat", BAD, BAD, 0),
-            call("ptrace", 999, BAD, 0, 0),
-            call("chroot", BAD),
-            call("lseek", BAD, 6, 1),
-            call("lseek", BAD, 5, 1),
-            call("lseek", BAD, 6, 0),
-        ]
-
-    assert in_child(program, body) == [
+    calls = [
+        ("mkdirat", BAD, BAD, 0),
+        ("ptrace", 999, BAD, 0, 0),
+        ("chroot", BAD),
+        ("lseek", BAD, 6, 1),
+        ("lseek", BAD, 5, 1),
+        ("lseek", BAD, 6, 0),
+    ]
+    assert in_child(program, in_order, *calls) == [
         errno.EROFS, errno.ESRCH, errno.EPERM, errno.EXDEV, errno.EBADF, errno.EBADF,
     ]  # fmt: skip
 
@@ -309,7 +319,7 @@ def test_a_profile_from_a_file_is_applied():
 def test_a_profile_can_kill_the_process(action: str):
     program = local({"names": ["chroot"], "action": action})
     with pytest.raises(Killed) as caught:
-        in_child(program, lambda: call("chroot", BAD))
+        in_child(program, call, "chroot", BAD)
     assert caught.value.signal == signal.SIGSYS
 
 
@@ -317,7 +327,7 @@ def test_a_profile_can_have_an_errno_as_default_action_and_more_architectures():
     fields = {"architectures": ["SCMP_ARCH_X86_64", "SCMP_ARCH_X86"]} if platform.machine() == "x86_64" else {}
     everything = ["write", "exit_group", "getpid", "brk", "mmap", "munmap", "futex", "rt_sigprocmask"]
     program = local({"names": everything, "action": "SCMP_ACT_ALLOW"}, default="SCMP_ACT_ERRNO", **fields)
-    assert in_child(program, lambda: [call("getpid"), call("getuid")]) == [0, errno.EPERM]
+    assert in_child(program, in_order, ["getpid"], ["getuid"]) == [0, errno.EPERM]
 
 
 def test_an_architecture_unknown_to_libseccomp_is_named():
