@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import secrets
-import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -23,6 +21,7 @@ import typer
 
 from .cluster_access import Cluster, Kubeconfig, choose_cluster
 from .failures import reporting_failures
+from .foreground import has_desktop, until_end
 from .lab_options import Name, StateDir
 
 if TYPE_CHECKING:
@@ -81,14 +80,9 @@ async def _serve(cluster: Cluster, port: int | None, language: str, browser: boo
     from bridgehead.insight.dashboard.server import Dashboard, Server
     from bridgehead.insight.live.cluster import LiveCluster
 
-    ended = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # `nohup` ignores SIGHUP
-            loop.add_signal_handler(number, ended.set)
     token = secrets.token_urlsafe(24)
     async with contextlib.AsyncExitStack() as stack:
-        stack.enter_context(_watched(cluster, ended))
+        ended = stack.enter_context(until_end(cluster.lab))
         client, namespaces = await stack.enter_async_context(cluster.connect("bridgehead-dashboard"))
         live = await stack.enter_async_context(LiveCluster(client))
         history = History()
@@ -106,7 +100,7 @@ async def _serve(cluster: Cluster, port: int | None, language: str, browser: boo
         address = f"http://127.0.0.1:{bound}/#token={token}"
         sys.stdout.write(f"Dashboard of {dashboard.name}: {address}\n")
         sys.stdout.flush()
-        if browser and _has_desktop():
+        if browser and has_desktop():
             stack.enter_context(_opened(address))
         await ended.wait()
 
@@ -117,26 +111,6 @@ async def _start(stack: contextlib.AsyncExitStack, server: Server, port: int | N
         with contextlib.suppress(OSError):
             return await stack.enter_async_context(server.running(_FIRST_PORT))
     return await stack.enter_async_context(server.running(port or 0))
-
-
-@contextlib.contextmanager
-def _watched(cluster: Cluster, ended: asyncio.Event) -> Iterator[None]:
-    """Set the event when the cluster is a lab of this machine and ends. Raises OSError if it has ended."""
-    if cluster.lab is None:
-        yield
-        return
-    descriptor = os.pidfd_open(cluster.lab.init_pid)
-    loop = asyncio.get_running_loop()
-    loop.add_reader(descriptor, ended.set)
-    try:
-        yield
-    finally:
-        loop.remove_reader(descriptor)
-        os.close(descriptor)
-
-
-def _has_desktop() -> bool:
-    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
 @contextlib.contextmanager

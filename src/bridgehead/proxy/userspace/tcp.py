@@ -145,8 +145,9 @@ class Connection:
                 break
             self._attempt.append(target)
             try:
+                family = socket.AF_INET6 if ":" in target[0] else socket.AF_INET
                 server = self._server = socket.socket(
-                    self._client.family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
+                    family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
                 )
                 _prepare(server)
             except OSError as error:

@@ -88,7 +88,6 @@ class UdpListener:
         self.balancer = balancer
         self.all_sessions = sessions
         self.sessions: dict[Peer, Session] = {}
-        self.family = bound.family
         self._socket = bound
         self.port: int = self._socket.getsockname()[1]
         self.loop.add_reader(self._socket.fileno(), self._receive)
@@ -159,7 +158,8 @@ class Session:
         self._listener = listener
         self._peer = peer
         self.target = target
-        self._socket = socket.socket(listener.family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        family = socket.AF_INET6 if ":" in target[0] else socket.AF_INET
+        self._socket = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         try:
             self._socket.connect(target)
         except OSError:
