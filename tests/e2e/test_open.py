@@ -54,6 +54,7 @@ def test_a_browser_and_curl_reach_a_node_port(web: Namespace):
     with opened(web, "service/web") as (process, [address]):
         assert address == f"http://127.0.0.1:{port}"
         assert "Welcome to nginx" in answer(address)
+        assert process.stderr is not None
         assert "node-port 10.0.0.201" in process.stderr.readline()
 
 

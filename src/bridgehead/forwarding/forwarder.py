@@ -10,7 +10,7 @@ import contextlib
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from bridgehead.client import ApiClient
 from bridgehead.client.informer import Informer, running
@@ -61,7 +61,7 @@ class Forwarder:
 
     async def run(self) -> None:
         """Relay until cancelled."""
-        informers = (self._nodes, *self._services.values())
+        informers: tuple[Informer[Any], ...] = (self._nodes, *self._services.values())
         async with running(*informers):
             for informer in informers:
                 await informer.wait_synced()
