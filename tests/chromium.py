@@ -30,12 +30,10 @@ _OPTIONS = (
     "--disable-client-side-phishing-detection",
     "--metrics-recording-only",
     "--no-pings",
-    "--no-proxy-server",
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
     "--disable-dev-shm-usage",
     "--force-device-scale-factor=1",
     "--remote-debugging-port=0",
-    "about:blank",
 )
 SECONDS = 20.0
 
@@ -177,13 +175,15 @@ class Chromium:
 
 
 @contextlib.asynccontextmanager
-async def chromium(program: str = "chromium") -> AsyncIterator[Chromium]:
-    """Run the browser with a profile of its own."""
+async def chromium(program: str = "chromium", *, proxy: str = "") -> AsyncIterator[Chromium]:
+    """Run the browser with a profile of its own. A `proxy`, on 127.0.0.1, opens all its connections."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         process = await asyncio.create_subprocess_exec(
             program,
             f"--user-data-dir={profile}",
             *_OPTIONS,
+            f"--proxy-server={proxy}" if proxy else "--no-proxy-server",
+            "about:blank",
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,

@@ -28,6 +28,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "exec": ("Cluster on this machine", "Run a command in the cluster's network, or on one of its nodes."),
     "shell": ("Cluster on this machine", "Open a shell in the cluster's network, or on one of its nodes."),
     "open": ("Cluster on this machine", "Open Services on this machine, by local ports that lead through their rules."),
+    "tunnel": ("Cluster on this machine", "Serve a SOCKS5 and HTTP proxy here that reaches a cluster's names."),
     "logs": ("Cluster on this machine", "Show the logs of the cluster's own parts."),
     "image": ("Cluster on this machine", "List, pull, load, save, remove and build images."),
     "backup": ("Cluster on this machine", "Write a backup of the cluster's objects, also while it runs."),
