@@ -80,9 +80,9 @@ def compress(content: bytes, compression: str) -> Blob:
     if compression == "gzip":
         return Blob(gzip.compress(content, mtime=0), f"{media_type}+gzip", diff_id)
     if compression == "zstd":
-        import zstandard
+        from bridgehead.images.store.zstd_library import zstd
 
-        return Blob(zstandard.compress(content), f"{media_type}+zstd", diff_id)
+        return Blob(zstd.compress(content), f"{media_type}+zstd", diff_id)
     return Blob(content, media_type, diff_id)
 
 

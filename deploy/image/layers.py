@@ -57,7 +57,7 @@ LEFT_OUT_PARTS = (
     "apiserver", "controllers", "insight/dashboard", "insight/terminal", "insight/tour", "standins", "storage",
 )  # fmt: skip
 LEFT_OUT_PACKAGES = (
-    "google-re2", "httptools", "pyjwt", "pynacl", "rich", "textual", "uvicorn", "websockets", "zstandard",
+    "backports-zstd", "google-re2", "httptools", "pyjwt", "pynacl", "rich", "textual", "uvicorn", "websockets",
 )  # fmt: skip
 _COMMAND: Final = b"""#!/usr/bin/python3
 import sys

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import zstandard
 
 from bridgehead.images import archive_files, archives, documents
 from bridgehead.images.errors import BadImage
 from bridgehead.images.store.content import ContentStore
+from bridgehead.images.store.zstd_library import zstd
 from tests.image_files import Blob, Entry, image_of, layer_of, tar_of
 
 LINK = {"type": tarfile.SYMTYPE}
@@ -298,7 +298,7 @@ def test_archives_of_several_streams_and_of_zstd_are_loaded(tmp_path: Path, comp
     compressed = {
         "xz twice": lambda: lzma.compress(PLAIN[:half], preset=9) + bytes(4) + lzma.compress(PLAIN[half:]),
         "bzip2 twice": lambda: bz2.compress(PLAIN[:half]) + bz2.compress(PLAIN[half:]),
-        "zstd": lambda: zstandard.compress(PLAIN),
+        "zstd": lambda: zstd.compress(PLAIN),
     }[compression]()
     [record] = archives.load(ContentStore(tmp_path), io.BytesIO(compressed))
     assert len(record.layers) == 1

@@ -11,14 +11,13 @@ import socket
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-import zstandard
-
 from bridgehead import heartbeat
 from bridgehead.images.pulling import Progress, Puller
 from bridgehead.images.references import Reference
 from bridgehead.images.registry.docker_config import find_credentials
 from bridgehead.images.registry.transport import Transport
 from bridgehead.images.store.content import ContentStore
+from bridgehead.images.store.zstd_library import zstd
 
 from . import server
 from .puller_config import PullerConfig
@@ -27,7 +26,7 @@ from .shared_blobs import SharedBlobs
 
 # Modules that the standard library and aiohttp import when they need them: after the change of ids this process may not
 # have access to the directories of Python any more.
-_PRELOADED: Final = (concurrent.futures.thread, encodings.idna, zstandard)
+_PRELOADED: Final = (concurrent.futures.thread, encodings.idna, zstd)
 
 
 class Report(Protocol):

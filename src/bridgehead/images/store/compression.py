@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, Protocol
 
 from bridgehead.images.documents import OCI_LAYER
 from bridgehead.images.errors import BadImage
@@ -72,6 +72,10 @@ class _Gunzip:
         return b""
 
 
+class _Readable(Protocol):
+    def read(self, size: int, /) -> bytes: ...
+
+
 class LayerReader:
     """Reads the uncompressed bytes of a layer and computes their digest.
 
@@ -86,13 +90,12 @@ class LayerReader:
         start = file.read(4)
         file.seek(0)
         self._gunzip = _Gunzip() if start.startswith(_GZIP) else None
-        self._source: BinaryIO = file
+        self._source: _Readable = file
         if start == _ZSTD:
-            import zstandard
+            from .zstd_library import zstd
 
-            self._source = zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(
-                file, read_across_frames=True
-            )
+            # 128 MiB: the largest window that zstd writes without --ultra.
+            self._source = zstd.ZstdFile(file, options={zstd.DecompressionParameter.window_log_max: 27})
 
     @property
     def digest(self) -> str:
@@ -117,7 +120,7 @@ class LayerReader:
                 return self._source.read(_PIECE) or None
             except OSError:
                 raise
-            except Exception as error:  # zstandard's, which is not imported for other layers
+            except Exception as error:  # zstd's, which is not imported for other layers
                 raise BadImage(f"the layer cannot be decompressed: {error}") from error
         try:
             if self._gunzip.has_more:
