@@ -52,6 +52,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "speaker": ("Parts of a cluster; each also runs alone", "Announce load-balancer addresses from this node."),
     "dns": ("Parts of a cluster; each also runs alone", "Answer the names of a cluster's Services and pods."),
     "balancer": ("Parts of a cluster; each also runs alone", "Give load-balancer addresses to Services."),
+    "forwarder": ("Parts of a cluster; each also runs alone", "Lead ports of this machine to Services of a cluster."),
     "version": ("Bridgehead itself", "Print the version."),
     "completion": ("Bridgehead itself", "Print the completion script of a shell."),
 }

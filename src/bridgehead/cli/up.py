@@ -12,6 +12,7 @@ import importlib
 import os
 import shutil
 import signal
+import socket
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -23,6 +24,8 @@ import msgspec
 import typer
 
 from bridgehead import cli
+from bridgehead.forwarding.local_ports import PortUnusable, open_port
+from bridgehead.forwarding.published import FORM, parse_all_published
 from bridgehead.heap import no_collection
 from bridgehead.lab import host, state_directories
 from bridgehead.lab.addressing import MAX_API_SERVERS, MAX_NODES, IpFamily
@@ -99,6 +102,12 @@ class Options:
         " stand-ins. Default: as in the previous run, else online.",
         "--offline/--online",
         envvar="BRIDGEHEAD_OFFLINE",
+    )
+    publish: list[str] | None = option(
+        None,
+        OPTIONS,
+        f"Lead a port of 127.0.0.1 to a Service, or to a node port: {FORM}. May be repeated. Default: as in the"
+        " previous run; '' for none.",
     )
     dashboard: bool = option(False, OPTIONS, "Show the cluster in the browser, too; the closing text has the address.")
     state_dir: Path | None = state_dir_row()
@@ -180,7 +189,11 @@ def _start(name: str, options: Options, files: LabFiles, lock: int) -> tuple[Lab
         id_map, id_base = user_namespace.choose_id_map(str(files.root), before.id_base if before else None)
     owner = id_map.root if id_map and id_base is not None else None
     family = host.choose_ip_family(options.ip_family, before, lack_of_ipv6)
-    with host.open_api_socket(options.port, before.port if before else None) as api_socket:
+    publish = _choose_published(options.publish, before)
+    with (
+        host.open_api_socket(options.port, before.port if before else None) as api_socket,
+        _open_ports(publish) as published,
+    ):
         config = LabConfig(
             name=before.name if before else name,
             nodes=options.nodes or (before.nodes if before else 3),
@@ -194,6 +207,7 @@ def _start(name: str, options: Options, files: LabFiles, lock: int) -> tuple[Lab
             has_hosts=any(files.registries.glob("*/hosts.toml")),
             store=store,
             api_servers=api_servers,
+            publish=publish,
             id_base=id_base,
         )
         with _writing(files):
@@ -207,6 +221,7 @@ def _start(name: str, options: Options, files: LabFiles, lock: int) -> tuple[Lab
             files,
             id_map=id_map,
             api_socket=api_socket,
+            published=published,
             lock_fd=lock,
             run_part=cli.main,
             preload=cli.preload,
@@ -214,6 +229,31 @@ def _start(name: str, options: Options, files: LabFiles, lock: int) -> tuple[Lab
             prepare=partial(_prepare, config, files, owner),
         )
     return config, id_map
+
+
+def _choose_published(wanted: list[str] | None, before: LabConfig | None) -> tuple[str, ...]:
+    """Return the texts of the ports to publish. Raises `LabError`."""
+    if wanted is None:
+        return before.publish if before else ()
+    texts = tuple(text for text in wanted if text)
+    try:
+        parse_all_published(texts)
+    except ValueError as error:
+        raise LabError(f"--publish: {error}") from None
+    return texts
+
+
+@contextlib.contextmanager
+def _open_ports(publish: tuple[str, ...]) -> Iterator[list[socket.socket]]:
+    """Bind the published ports. Raises `LabError`."""
+    with contextlib.ExitStack() as stack:
+        try:
+            opened = [open_port(each.protocol, each.local) for each in parse_all_published(publish)]
+        except PortUnusable as error:
+            raise LabError(f"{error}; --publish LOCAL:... chooses another port, and --publish '' none") from None
+        for each in opened:
+            stack.enter_context(each)
+        yield opened
 
 
 def puller_program() -> tuple[str, ...]:
@@ -277,7 +317,7 @@ def _closing_screen(
     url = f'"http://[{address}]"' if config.ip_family == "ipv6" else f"http://{address}"
     return f"""\
 The lab "{config.name}" is ready after {seconds:.1f} s: {nodes}{servers}, the API at https://127.0.0.1:{config.port}.
-{f"{page}{chr(10)}" if page else ""}
+{f"{page}{chr(10)}" if page else ""}{_published(config)}
 Try next{lacking}:
   eval "$({me} env{options})"
   kubectl create deployment web --image=nginx --replicas=3 && kubectl expose deployment web --port=80
@@ -288,6 +328,11 @@ If a Service does not work: {me} doctor{options}
 
 {f"Stop it with: {me} down{options}" if detached else "Ctrl-C stops it."}
 {"".join(f"{lack}{chr(10)}" for lack in lacks if lack)}"""
+
+
+def _published(config: LabConfig) -> str:
+    """Return a line for each published port."""
+    return "".join(f"Published on this machine: {each}\n" for each in parse_all_published(config.publish))
 
 
 def _already_running(name: str, files: LabFiles, options: str) -> str:

@@ -24,7 +24,7 @@ from bridgehead.proxy.userspace.balancing import Balancer, Memory
 from bridgehead.proxy.userspace.tcp import Connection, TcpListener
 from bridgehead.proxy.userspace.udp import Sessions, UdpListener
 
-from .targets import NoTarget, Route, Target, find_ports, find_target
+from .targets import NoTarget, Route, Target, find_node_port, find_ports, find_target
 
 _UDP_IDLE_SECONDS: Final = 60.0
 _MOST_SESSIONS: Final = 1024
@@ -32,16 +32,20 @@ _MOST_SESSIONS: Final = 1024
 
 @dataclass(eq=False)
 class Forward:
-    """A local port that leads to a port of a Service. `local` is bound, and belongs to the forwarder."""
+    """A local port that leads to a port of a Service, or to a node port (`service` None).
 
-    service: ObjectKey
+    `local` is bound, and belongs to the forwarder. `shown`: the target, or why there is none, as it was reported.
+    """
+
+    service: ObjectKey | None
     port: int
     protocol: str
     local: socket.socket
-    shown: str = ""  # the target, or why there is none, as it was reported
+    shown: str = ""
 
     def __str__(self) -> str:
-        return f"service/{self.service.name} port {self.port} ({self.protocol})"
+        target = f"service/{self.service.name} port" if self.service else "node port"
+        return f"{target} {self.port} ({self.protocol})"
 
 
 class Forwarder:
@@ -56,7 +60,7 @@ class Forwarder:
         self._nodes: Informer[Node] = Informer(client, NODES)
         self._services: dict[ObjectKey, Informer[Service]] = {
             key: Informer(client, SERVICES, key.namespace, field_selector=f"metadata.name={key.name}")
-            for key in {forward.service for forward in forwards}
+            for key in {forward.service for forward in forwards if forward.service}
         }
 
     async def run(self) -> None:
@@ -84,6 +88,8 @@ class Forwarder:
                 self._report(f"{forward}: {shown}")
 
     def _find(self, forward: Forward) -> Target:
+        if forward.service is None:
+            return find_node_port(forward.port, self._nodes.items())
         service = self._services[forward.service].get(forward.service)
         if service is None:
             raise NoTarget("the Service does not exist; connections are refused until it does")

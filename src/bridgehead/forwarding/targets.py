@@ -64,6 +64,18 @@ def find_target(service: Service, port: ServicePort, nodes: Iterable[Node], rout
     raise NoTarget(f"service/{service.metadata.name} has no {route or 'address'}, or no node is ready")
 
 
+def find_node_port(port: int, nodes: Iterable[Node]) -> Target:
+    """Return the node port at all ready nodes, whichever Service has it. Raises NoTarget."""
+    targets = _canonical((node.internal_ips[0], port) for node in _ready(nodes) if node.internal_ips)
+    if not targets:
+        raise NoTarget("no node is ready")
+    return Target("node-port", targets)
+
+
+def _ready(nodes: Iterable[Node]) -> list[Node]:
+    return sorted((node for node in nodes if node.is_ready), key=lambda node: node.metadata.name)
+
+
 def _cluster_ips(service: Service) -> tuple[str, ...]:
     return service.spec.cluster_ips or ((service.spec.cluster_ip,) if service.spec.cluster_ip else ())
 
@@ -71,10 +83,9 @@ def _cluster_ips(service: Service) -> tuple[str, ...]:
 def _addresses(nodes: Iterable[Node], service: Service) -> Iterable[str]:
     """Return one address of each ready node, of a family that the Service has."""
     families = service.spec.ip_families
-    for node in sorted(nodes, key=lambda node: node.metadata.name):
-        if node.is_ready:
-            own = [ip for ip in node.internal_ips if not families or _FAMILIES[6 if ":" in ip else 4] in families]
-            yield from own[:1]
+    for node in _ready(nodes):
+        own = [ip for ip in node.internal_ips if not families or _FAMILIES[6 if ":" in ip else 4] in families]
+        yield from own[:1]
 
 
 def _canonical(targets: Iterable[AddressPort]) -> tuple[AddressPort, ...]:

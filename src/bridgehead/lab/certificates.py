@@ -164,6 +164,12 @@ def _make_all(config: LabConfig, files: LabFiles) -> None:
     _write_parts_kubeconfig(
         files.part_kubeconfig("controllers"), make_kubeconfig(inside, context, ca, controllers, servers)
     )
+    if config.publish:
+        # The user of service proxies, who may list and watch Services and nodes.
+        forwarder = authority.issue(_Identity("forwarder", "system:kube-proxy"))
+        _write_parts_kubeconfig(
+            files.part_kubeconfig("forwarder"), make_kubeconfig(inside, context, ca, forwarder, servers)
+        )
     for node in plan_nodes(config):
         serves = [node.name, *node.addresses, "127.0.0.1"]
         credentials = authority.issue(_Identity(node.name, f"system:node:{node.name}", "system:nodes", serves))

@@ -56,6 +56,7 @@ def launch(
     *,
     id_map: IdMap | None,
     api_socket: socket.socket,
+    published: Sequence[socket.socket] = (),
     lock_fd: int,
     run_part: RunPart,
     preload: Preload,
@@ -65,7 +66,8 @@ def launch(
     """Start the lab's first process and return when it has built the lab's network. Raises `StartFailed`.
 
     `id_map` is the map of the lab's user namespace; None for no user namespace, so that the lab's root is the
-    machine's. `api_socket` listens on the host's loopback and is passed to init. `lock_fd` holds the lock of the state
+    machine's. `api_socket` listens on the host's loopback and is passed to init, as are the sockets of the ports that
+    the configuration publishes. `lock_fd` holds the lock of the state
     directory and stays open in init. `run_part(argv)` runs one part in the calling process; `preload(lines)` loads the
     code that these command lines need. `puller` is the program that pulls images (see `fork_puller`). `prepare()` is
     called meanwhile in this process; no part starts before it has returned, and its exceptions are raised here. The
@@ -88,7 +90,9 @@ def launch(
                 shown = () if config.host_access else tuple(roots.shown_paths(files))
                 # O_NOFOLLOW: the directory belongs to the lab, which could have put a link there.
                 log_fd = os.open(files.log("init"), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
-                inherited = _Inherited(api_socket, lock_fd, log_fd, writer, prepared, shown, cgroup, lack_of_cgroup)
+                inherited = _Inherited(
+                    api_socket, tuple(published), lock_fd, log_fd, writer, prepared, shown, cgroup, lack_of_cgroup
+                )
                 pid = _fork_init(config, files, id_map, held, inherited, run_part, preload)
                 fork_puller(config, files, id_map, pid, puller)
                 # Recorded here, not by `up`, so that the lab can be found and stopped even if `up` is killed.
@@ -206,6 +210,7 @@ class _Inherited(NamedTuple):
     are paths (see `roots`); `lack_of_cgroup` is the reason why there is no `cgroup`."""
 
     api_socket: socket.socket
+    published: tuple[socket.socket, ...]
     lock_fd: int
     log_fd: int
     progress: int
@@ -222,12 +227,13 @@ def _become_init(
     run_part: RunPart,
     preload: Preload,
 ) -> None:
-    api_socket, lock_fd, log_fd, progress, prepared, shown, cgroup, lack_of_cgroup = inherited
+    api_socket, published, lock_fd, log_fd, progress, prepared, shown, cgroup, lack_of_cgroup = inherited
+    listening = [api_socket.fileno(), *(bound.fileno() for bound in published)]
     os.set_inheritable(lock_fd, False)
     os.chdir("/")
     os.umask(0o022)
     _redirect_standard_streams(log_fd)
-    _close_inherited({api_socket.fileno(), lock_fd, progress, prepared})
+    _close_inherited({*listening, lock_fd, progress, prepared})
     syscalls.set_hostname("lab")
     syscalls.set_process_name("bridgehead-lab", f"bridgehead-lab {config.name}")
     _forget_environment(_KEPT_ENVIRONMENT)
@@ -241,7 +247,9 @@ def _become_init(
         files.manifests(node).mkdir(parents=True, exist_ok=True)
         if config.host_access:
             Path(node.runtime_root).mkdir(parents=True, exist_ok=True)
-    parts = plan_parts(config, files, listen_fd=api_socket.fileno(), lack_of_cgroup=lack_of_cgroup)
+    parts = plan_parts(
+        config, files, listen_fd=listening[0], lack_of_cgroup=lack_of_cgroup, published_fds=listening[1:]
+    )
     with no_collection():
         preload(_command_lines(part for part in parts if part.starts_first))
     if not os.read(prepared, 1):

@@ -5,6 +5,7 @@ Pure: no I/O, no clock, no randomness.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
@@ -41,6 +42,7 @@ class LabConfig(msgspec.Struct, frozen=True, kw_only=True):
     has_hosts: bool = False  # the user has configured servers of registries
     store: StoreKind = "sqlite"
     api_servers: Annotated[int, msgspec.Meta(ge=1, le=MAX_API_SERVERS)] = 1  # on etcd, each with a member of it
+    publish: tuple[str, ...] = ()  # ports of the machine that lead to Services (see `forwarding.published`)
     id_base: int | None = None  # the machine's id of the lab's root, if the lab has a range of ids
 
     @property
@@ -270,6 +272,7 @@ class LabFiles:
             "apiserver*",
             "controllers*",
             "node*",
+            "forwarder*",
         )
 
     def log(self, part: str) -> Path:
@@ -309,10 +312,13 @@ class PartPlan:
     starts_first: bool = False
 
 
-def plan_parts(config: LabConfig, files: LabFiles, *, listen_fd: int, lack_of_cgroup: str = "") -> list[PartPlan]:
+def plan_parts(
+    config: LabConfig, files: LabFiles, *, listen_fd: int, lack_of_cgroup: str = "", published_fds: Sequence[int] = ()
+) -> list[PartPlan]:
     """Return the processes that the lab's first process keeps running, in the order in which they start.
 
-    `lack_of_cgroup` is the reason why the lab has no cgroup for its containers, "" when it has one.
+    `published_fds` are the sockets of the published ports, in the order of the configuration. `lack_of_cgroup` is the
+    reason why the lab has no cgroup for its containers, "" when it has one.
     """
     servers = plan_servers(config)
     parts = [_etcd(config, files, server) for server in servers] if config.store == "etcd" else []
@@ -320,6 +326,8 @@ def plan_parts(config: LabConfig, files: LabFiles, *, listen_fd: int, lack_of_cg
     parts += [_controllers(config, files, server) for server in servers]
     for node in plan_nodes(config):
         parts += [_runtime(files, node, lack_of_cgroup), _kubelet(config, files, node)]
+    if published_fds:
+        parts.append(_forwarder(config, files, published_fds))
     return parts
 
 
@@ -334,6 +342,19 @@ def plan_container_lines(config: LabConfig) -> list[tuple[str, ...]]:
     lines = [("proxy", "--config=/var/lib/kube-proxy/config.conf", node, "--host-ports") for node in nodes]
     balancer = [("balancer",), *(("speaker", node, "--probe-port=17479") for node in nodes)] if config.balancer else []
     return [*lines, ("dns", "--config=/etc/coredns/Corefile"), *balancer]
+
+
+def _forwarder(config: LabConfig, files: LabFiles, descriptors: Sequence[int]) -> PartPlan:
+    return PartPlan(
+        "forwarder",
+        (
+            "forwarder",
+            f"--kubeconfig={files.part_kubeconfig('forwarder')}",
+            *(f"--publish={text}" for text in config.publish),
+            f"--listen-fds={','.join(map(str, descriptors))}",
+        ),
+        descriptors=tuple(descriptors),
+    )
 
 
 def _etcd(config: LabConfig, files: LabFiles, server: ServerPlan) -> PartPlan:
