@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from bridgehead.forwarding.targets import NoTarget, Route, find_ports, find_target
@@ -18,7 +20,7 @@ HTTP = ServicePort(name="http", port=80, node_port=30080)
 DNS = (ServicePort(name="dns", port=53, protocol="UDP"), ServicePort(name="dns-tcp", port=53))
 
 
-def service(*ports: ServicePort, ingress: tuple[str, ...] = (), **fields: object) -> Service:
+def service(*ports: ServicePort, ingress: tuple[str, ...] = (), **fields: Any) -> Service:
     spec = ServiceSpec(ports=ports, **{"cluster_ips": ("10.96.0.7",), "ip_families": ("IPv4",), **fields})
     balancer = LoadBalancerStatus(ingress=tuple(LoadBalancerIngress(ip=ip) for ip in ingress))
     return Service(metadata=ObjectMeta(name="web"), spec=spec, status=ServiceStatus(load_balancer=balancer))
