@@ -14,6 +14,7 @@ import pytest
 from tests.chromium import chromium
 
 from .conftest import PATIENCE, Lab, Namespace, eventually, run, running
+from .test_services import make_myweb, parts_of
 
 WEB = """
 apiVersion: v1
@@ -49,7 +50,7 @@ def answer(address: str) -> str:
     return run("curl", "-sS", "--max-time", 5, address).stdout
 
 
-def test_a_browser_and_curl_reach_a_node_port(web: Namespace):
+def test_w55_curl_reaches_a_node_port(web: Namespace):
     port = web.get("services", "web")["spec"]["ports"][0]["nodePort"]
     with opened(web, "service/web") as (process, [address]):
         assert address == f"http://127.0.0.1:{port}"
@@ -59,11 +60,25 @@ def test_a_browser_and_curl_reach_a_node_port(web: Namespace):
 
 
 @pytest.mark.needs("chromium")
-async def test_a_browser_shows_the_page(web: Namespace):
+async def test_w55_a_browser_shows_the_page(web: Namespace):
     with opened(web, "service/web", "--through", "cluster-ip") as (_, [address]):
         async with chromium() as browser, browser.page() as page:
             await page.open(address)
             await page.until("document.body.innerText.includes('Welcome to nginx')", PATIENCE)
+
+
+def test_w55_all_pods_answer(ns: Namespace):
+    make_myweb(ns)
+    ns.kubectl("expose", "deployment", "myweb", "--port=80")
+    ns.programmed("myweb")
+    with opened(ns, "service/myweb") as (_, [address]):
+        pods: set[str] = set()
+
+        def is_complete() -> bool:
+            pods.add(parts_of(answer(address).strip())[1])
+            return len(pods) == 3
+
+        eventually(is_complete)
 
 
 def test_connections_follow_the_service(web: Namespace):

@@ -39,7 +39,7 @@ def forwarder(lab: Lab) -> int:
     return int(line[1]) if line[1].isdigit() else 0
 
 
-def test_published_ports_lead_to_services_while_the_lab_runs(own_lab: Lab):
+def test_w55_published_ports_lead_to_services_while_the_lab_runs(own_lab: Lab):
     lab = own_lab
     web, node_port, dns = free_port(), free_port(), free_port()
     published = (
