@@ -6,7 +6,7 @@ Pure: no I/O, no clock, no randomness. Source: `k8s.io/apimachinery/pkg/util/val
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,8 +54,8 @@ class Field(msgspec.Struct, eq=False, gc=False):
     which it is, "" for a whole object.
 
     Methods `must_...` are rules: each adds an error unless the value obeys, and returns whether it does. An absent
-    value obeys all of them but `must_be_set`; what an absent field stands for is the `default` of `at`. Methods that
-    are named for an error add it and return it.
+    value obeys all of them but `must_be_set` and `must_exist`; what an absent field stands for is the `default` of
+    `at`. Methods that are named for an error add it and return it.
     """
 
     value: Any
@@ -98,6 +98,10 @@ class Field(msgspec.Struct, eq=False, gc=False):
         """Return the field `name` of an object, or of one that is absent."""
         value = self.value
         return Field(value.get(name, default) if value else default, name, self)
+
+    def if_set(self, name: str) -> Field:
+        """Return the field `name` of an object, as an absent one unless it is set."""
+        return self.at(name) or Field(None, name, self)
 
     def get(self, name: str, default: Any = None) -> Any:
         """Return the value of the field `name` of an object, or of one that is absent."""
@@ -146,6 +150,18 @@ class Field(msgspec.Struct, eq=False, gc=False):
             self.required(detail)
         return bool(self.value)
 
+    def must_exist(self, detail: str = "") -> bool:
+        """Add an error about a required field if the value is absent. Empty values are allowed."""
+        if self.value is None:
+            self.required(detail)
+        return self.value is not None
+
+    def must_not_exist(self, detail: str) -> bool:
+        """Add an error about a forbidden field unless the value is absent."""
+        if self.value is not None:
+            self.forbidden(detail)
+        return self.value is None
+
     def must_pass(self, check: Callable[[Any], Sequence[str]]) -> bool:
         """Add an error for each reason that `check` returns (`objects.names.check_...`)."""
         reasons = () if self.value is None else check(self.value)
@@ -164,10 +180,30 @@ class Field(msgspec.Struct, eq=False, gc=False):
         return self.must_be_set(detail) and self.must_pass(check)
 
     def must_obey(self, validate: Callable[..., object], *arguments: Any) -> bool:
-        """Let `validate` add its errors about this field, and return whether there are none."""
+        """Let `validate` add its errors about this field unless it is absent. Return whether there are none."""
+        if self.value is None:
+            return True
         before = len(self.errors)
         validate(self, *arguments)
         return len(self.errors) == before
+
+    def must_all_obey(self, validate: Callable[..., object], *arguments: Any) -> bool:
+        """Let `validate` add its errors about each item of a list. Return whether there are none."""
+        before = len(self.errors)
+        for item in self.each():
+            validate(item, *arguments)
+        return len(self.errors) == before
+
+    def must_all_pass(self, check: Callable[[Any], Sequence[str]]) -> bool:
+        """Check what `must_pass` does for each item of a list."""
+        return self.must_all_obey(Field.must_pass, check)
+
+    def must_all_be_one_of(self, values: Sequence[str]) -> bool:
+        return self.must_all_obey(Field.must_be_one_of, values)
+
+    def must_have_no_duplicates(self, key: Callable[[Any], Hashable] = str) -> bool:
+        """Add an error for each item of a list whose key occurs earlier, too (`repeated`)."""
+        return not [item.duplicate() for item in self.repeated(key)]
 
     def must_be_set_to_one_of(self, values: Sequence[str]) -> bool:
         return self.must_be_set() and self.must_be_one_of(values)
@@ -176,6 +212,12 @@ class Field(msgspec.Struct, eq=False, gc=False):
         obeys = self.value is None or self.value in values
         if not obeys:
             self.not_supported(values)
+        return obeys
+
+    def must_not_be_in(self, values: Collection[Any], detail: str) -> bool:
+        obeys = self.value not in values
+        if not obeys:
+            self.invalid(detail)
         return obeys
 
     def must_be_within(self, low: int, high: int, detail: str = "") -> bool:
@@ -227,6 +269,10 @@ class Field(msgspec.Struct, eq=False, gc=False):
             self.at(name).forbidden(f"may not specify more than 1 {what}")
         return given[0]
 
+    def must_have_none_of(self, names: Iterable[str], detail: str) -> bool:
+        """Add an error about a forbidden field for each of the fields `names` that an object has."""
+        return not [self.at(name).forbidden(detail) for name in names if name in self.value]
+
     def must_have_at_most(self, limit: int) -> bool:
         obeys = self.value is None or len(self.value) <= limit
         if not obeys:
@@ -275,6 +321,9 @@ class Field(msgspec.Struct, eq=False, gc=False):
     def too_many(self, limit: int) -> FieldError:
         items = "item" if limit == 1 else "items"
         return self._add("FieldValueTooMany", f"Too many: {len(self.value)}: must have at most {limit} {items}")
+
+    def wrong_type(self, detail: str) -> FieldError:
+        return self._add("FieldValueTypeInvalid", f"Invalid value: {show_value(self.value)}: {detail}")
 
     def internal(self, detail: str) -> FieldError:
         return self._add("InternalError", f"Internal error: {detail}")

@@ -48,11 +48,66 @@ def test_items_beyond_the_end_of_a_list_are_absent() -> None:
 
 
 def test_a_value_obeys_what_adds_no_error() -> None:
-    root = Field(OBJECT)
+    root = Field({**OBJECT, "metadata": {}})
     root.at("status").required()
     assert root.at("spec").must_obey(Field.must_be_set)
     assert not root.at("metadata").must_obey(Field.must_be_set)
+    assert root.at("data").must_obey(Field.must_be_set), "an absent value obeys"
     assert [error.field for error in root.errors] == ["status", "metadata"]
+
+
+def test_fields_that_are_not_set_can_count_as_absent() -> None:
+    spec = Field({"a": 7, "b": 0, "c": ""})
+    assert [(field.path, field.value) for field in map(spec.if_set, "abcd")] == [
+        ("a", 7),
+        ("b", None),
+        ("c", None),
+        ("d", None),
+    ]
+    assert not spec.if_set("a").must_be_at_most(6)
+    assert spec.if_set("b").must_be_at_least(1)
+
+
+def test_a_field_must_exist_or_must_not() -> None:
+    root = Field({"a": 0})
+    assert root.at("a").must_exist("x")
+    assert not root.at("b").must_exist("required")
+    assert root.at("b").must_not_exist("x")
+    assert not root.at("a").must_not_exist("forbidden")
+    assert [f"{error.field}: {error.message}" for error in root.errors] == [
+        "b: Required value: required",
+        "a: Forbidden: forbidden",
+    ]
+
+
+def test_each_item_of_a_list_must_obey() -> None:
+    root = Field({"items": ["a", "", "a"]})
+    items = root.at("items")
+    assert not items.must_all_obey(Field.must_be_set, "why")
+    assert not items.must_all_pass(lambda text: ["empty", "short"] if not text else [])
+    assert not items.must_all_be_one_of(["a"])
+    assert not items.must_have_no_duplicates()
+    assert root.at("absent").must_all_pass(lambda text: ["never"])
+    assert [f"{error.field}: {error.message}" for error in root.errors] == [
+        "items[1]: Required value: why",
+        'items[1]: Invalid value: "": empty',
+        'items[1]: Invalid value: "": short',
+        'items[1]: Unsupported value: "": supported values: "a"',
+        'items[2]: Duplicate value: "a"',
+    ]
+
+
+def test_values_and_fields_can_be_excluded() -> None:
+    root = Field({"a": 1, "b": None})
+    assert root.at("a").must_not_be_in((2, 3), "x")
+    assert not root.at("a").must_not_be_in((1, 2), "taken")
+    assert root.must_have_none_of(("c", "d"), "x")
+    assert not root.must_have_none_of(("c", "a", "b"), "not here")
+    assert [f"{error.field}: {error.message}" for error in root.errors] == [
+        "a: Invalid value: 1: taken",
+        "a: Forbidden: not here",
+        "b: Forbidden: not here",
+    ]
 
 
 def test_errors_of_all_fields_are_in_one_list_and_returned() -> None:

@@ -20,7 +20,7 @@ from bridgehead.apiserver.errors import (
     invalid_options,
     unsupported_media_type,
 )
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.http.negotiation import media_type_of
 from bridgehead.apiserver.http.request import Request
 from bridgehead.apiserver.http.worker import LONG_BYTES, run_long
@@ -42,11 +42,7 @@ def parse_field_validation(request: Request) -> str:
     """Return the query's `fieldValidation`. Raises a 422 for an unknown value."""
     value = request.query.get("fieldValidation") or WARN
     if value not in (STRICT, WARN, IGNORE):
-        error = FieldError(
-            "FieldValueNotSupported",
-            "fieldValidation",
-            f'Unsupported value: "{value}": supported values: "", "Ignore", "Strict", "Warn"',
-        )
+        error = Field(value, "fieldValidation").not_supported(("", IGNORE, STRICT, WARN))
         raise invalid_options(request.method, [error])
     return value
 

@@ -8,7 +8,7 @@ apiextensions-apiserver/pkg/registry/customresource/validator.go (ValidateTypeMe
 
 from __future__ import annotations
 
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field, FieldError
 from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.shapes import StructShape
 
@@ -42,7 +42,7 @@ def custom_kind_errors(obj: JsonObject, kind: str, api_version: str) -> list[Fie
     """Return the errors of a custom resource's kind and version."""
     wanted = {"kind": kind, "apiVersion": api_version}
     return [
-        FieldError("FieldValueInvalid", name, f'Invalid value: "{obj.get(name, "")}": must be {value}')
+        Field(str(obj.get(name, "")), name).invalid(f"must be {value}")
         for name, value in wanted.items()
         if obj.get(name, "") != value
     ]

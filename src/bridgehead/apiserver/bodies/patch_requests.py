@@ -21,7 +21,7 @@ from bridgehead.apiserver.errors import (
     unprocessable,
     unsupported_media_type,
 )
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.go_values import conversion_error, go_value
 from bridgehead.apiserver.http.negotiation import media_type_of
 from bridgehead.apiserver.http.request import Request
@@ -123,5 +123,4 @@ def _as_json(value: Any) -> str:
 
 
 def _bad_patch(patch: str, why: str) -> ApiStatus:
-    text = f"Invalid value: {msgspec.json.encode(patch).decode()}: {why}"
-    return invalid("", "", "", [FieldError("FieldValueInvalid", "patch", text)])
+    return invalid("", "", "", [Field(patch, "patch").invalid(why)])

@@ -29,14 +29,12 @@ def validate_conversion(conversion: Field, old: JsonObject | None) -> None:
         _validate_review_versions(versions)
         return
     why = "should not be set when strategy is not set to Webhook"
-    if client.value is not None:
-        client.forbidden(why)
+    client.must_not_exist(why)
     versions.must_not_be_set(why)
 
 
 def _validate_client(client: Field, old: JsonObject | None) -> None:
-    if client.value is None:
-        client.required("required when strategy is set to Webhook")
+    if not client.must_exist("required when strategy is set to Webhook"):
         return
     validate_client_config(client)
     bundle = client.at("caBundle")

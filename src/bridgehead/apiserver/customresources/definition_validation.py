@@ -83,15 +83,13 @@ def _validate_name(crd: Field) -> None:
 
 def _validate_spec(crd: Field, old: JsonObject | None, metadata: Shape) -> None:
     spec = crd.at("spec")
-    group, scope, versions, names = spec.at("group"), spec.at("scope"), spec.at("versions"), spec.at("names")
+    group, scope, names = spec.at("group"), spec.at("scope"), spec.at("names")
     if group.must_be_set_and_pass(lambda name: _in_one(check_dns1123_subdomain(name))) and "." not in group.value:
         group.invalid("should be a domain with at least one dot")
     if scope.must_be_set():
         scope.must_be_one_of(("Cluster", "Namespaced"))
-    for version in versions.each():
-        schema = version.at("schema").at("openAPIV3Schema")
-        if schema.value is None:
-            schema.required()
+    for version in spec.at("versions").each():
+        version.at("schema").at("openAPIV3Schema").must_exist()
     _validate_versions(spec, metadata)
     for name in ("plural", "singular", "kind", "listKind"):
         names.at(name).must_be_set()
@@ -198,18 +196,14 @@ def _validate_stored_versions(crd: Field) -> None:
 def _validate_names(names: Field) -> None:
     """Validate the names that are there."""
     kind, list_kind = names.at("kind"), names.at("listKind")
-    for name in (names.at("plural"), names.at("singular")):
-        if name:
-            name.must_pass(_check_label)
-    for name in (kind, list_kind):
-        if name:
-            name.must_pass(_check_kind)
-    for short_name in names.at("shortNames").each():
-        short_name.must_pass(_check_label)
+    for name in names.those_set("plural", "singular"):
+        name.must_pass(_check_label)
+    for name in names.those_set("kind", "listKind"):
+        name.must_pass(_check_kind)
+    names.at("shortNames").must_all_pass(_check_label)
     if kind and kind.value == list_kind.value:
         list_kind.invalid("kind and listKind may not be the same")
-    for category in names.at("categories").each():
-        category.must_pass(_check_label)
+    names.at("categories").must_all_pass(_check_label)
 
 
 def _check_label(name: str) -> list[str]:

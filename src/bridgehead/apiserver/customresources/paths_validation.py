@@ -26,8 +26,7 @@ def validate_subresources(subresources: Field) -> None:
         path = scale.at(name)
         if path.must_be_set():
             _validate_below(path, root)
-    if selector := scale.at("labelSelectorPath"):
-        _validate_below(selector, "spec", "status")
+    scale.if_set("labelSelectorPath").must_obey(_validate_below, "spec", "status")
 
 
 def _validate_below(path: Field, *roots: str) -> None:

@@ -137,9 +137,7 @@ def _check_access_review(kind: str, review: JsonObject) -> None:
         if path.value is not None:
             path.invalid("disallowed on this kind of request")
     for key in ("labelSelector", "fieldSelector"):
-        selector = wanted.at(key)
-        if selector.value is not None:
-            _validate_selector(selector)
+        wanted.at(key).must_obey(_validate_selector)
     if root.errors:
         # Kubernetes asks the decoded review for its kind, which it does not have then.
         raise invalid("authorization.k8s.io", "", "", root.errors)

@@ -26,7 +26,7 @@ from bridgehead.apiserver.errors import (
     internal_error,
     invalid,
 )
-from bridgehead.apiserver.field import FieldError
+from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.fieldmanagement.applying import Applied
 from bridgehead.apiserver.fieldmanagement.managers import APPLY, Entries, Writer
 from bridgehead.apiserver.http.request import Request, Response, respond
@@ -130,13 +130,11 @@ class Subresources:
         if name != info.name:
             raise bad_request("name in URL does not match name in Binding object")
         binding = await self._admit(request, resource, binding, ("", "v1", "Binding"))
-        target = binding.get("target", {})
-        node = target.get("name", "")
+        target = Field(binding.get("target"), "target")
         if target.get("kind") not in (None, "", "Node"):
-            why = f'Unsupported value: "{target["kind"]}": supported values: "Node", "<empty>"'
-            raise invalid("", "Binding", info.name, [FieldError("FieldValueNotSupported", "target.kind", why)])
-        if not node:
-            raise invalid("", "Binding", info.name, [FieldError("FieldValueRequired", "target.name", "Required value")])
+            raise invalid("", "Binding", info.name, [target.at("kind").not_supported(("Node", "<empty>"))])
+        if not target.at("name").must_be_set():
+            raise invalid("", "Binding", info.name, target.errors)
         wanted_uid = binding.get("metadata", {}).get("uid")
 
         def change(pod: JsonObject) -> JsonObject:
@@ -184,9 +182,9 @@ def _scale_write(request: Request, resource: Resource, writer: Writer) -> Write:
 
 def _check_replicas(name: str, replicas: int) -> None:
     """Raise a 422 for a negative number of replicas."""
-    if replicas < 0:
-        why = f"Invalid value: {replicas}: must be greater than or equal to 0"
-        raise invalid("autoscaling", "Scale", name, [FieldError("FieldValueInvalid", "spec.replicas", why)])
+    field = Field(replicas, "spec.replicas")
+    if not field.must_not_be_negative():
+        raise invalid("autoscaling", "Scale", name, field.errors)
 
 
 def _expecting(wanted: JsonObject, old: JsonObject) -> JsonObject:

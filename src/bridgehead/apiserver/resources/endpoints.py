@@ -40,8 +40,7 @@ class EndpointsStrategy(Strategy):
                 port["protocol"] = port.get("protocol") or "TCP"
 
     def validate(self, obj: Field) -> None:
-        for subset in obj.at("subsets").each():
-            _validate_subset(subset)
+        obj.at("subsets").must_all_obey(_validate_subset)
 
     def warnings(self, obj: JsonObject) -> list[str]:
         if obj.get("metadata", {}).get("labels", {}).get(_MANAGED_BY) == _CONTROLLER:
@@ -63,14 +62,12 @@ def _validate_subset(subset: Field) -> None:
         _validate_address(address)
     for port in ports.each():
         validate_endpoint_port(port, needs_name=len(ports.value) > 1)
-        if port.get("port") is None:
-            port.at("port").required()
+        port.at("port").must_exist()
 
 
 def _validate_address(address: Field) -> None:
     address.at("ip", "").must_pass(check_endpoint_ip)
-    if hostname := address.at("hostname"):
-        hostname.must_pass(check_dns1123_label)
+    address.if_set("hostname").must_pass(check_dns1123_label)
     address.at("nodeName").must_pass(check_dns1123_subdomain)
 
 

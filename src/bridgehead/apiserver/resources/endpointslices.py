@@ -71,8 +71,7 @@ class EndpointSliceStrategy(Strategy):
         if not endpoints.must_have_at_most(_MAX_ENDPOINTS):
             return
         check = partial(_check_address, address_type.value)
-        for endpoint in endpoints.each():
-            _validate_endpoint(endpoint, check)
+        endpoints.must_all_obey(_validate_endpoint, check)
         if ports.must_have_at_most(_MAX_PORTS):
             _validate_ports(ports)
 

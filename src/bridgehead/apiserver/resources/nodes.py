@@ -145,8 +145,7 @@ def _validate_taints(taints: Field) -> None:
 
 
 def _validate_cidrs(cidrs: Field) -> None:
-    for cidr in cidrs.each():
-        cidr.must_pass(check_cidr)
+    cidrs.must_all_pass(check_cidr)
     if len(cidrs.value) < 2:
         return
     malformed = next((cidr for cidr in cidrs.value if not is_cidr(cidr)), None)
@@ -156,8 +155,7 @@ def _validate_cidrs(cidrs: Field) -> None:
     families = {family_of(cidr.partition("/")[0]) for cidr in cidrs.value}
     if malformed is not None or len(cidrs.value) > 2 or len(families) < 2:
         cidrs.invalid("may specify no more than one CIDR for each IP family")
-    for cidr in cidrs.repeated(str):
-        cidr.duplicate()
+    cidrs.must_have_no_duplicates()
 
 
 def _validate_features(features: Field) -> None:

@@ -48,8 +48,7 @@ class PodDisruptionBudgetStrategy(StatusStrategy):
             shown = spec.showing(internal_value(spec.value, _FIELDS))
             shown.invalid("minAvailable and maxUnavailable cannot be both set")
         for amount in amounts:
-            if amount.value is not None:
-                validate_share(amount)
+            amount.must_obey(validate_share)
         validate_label_selector(spec.at("selector"))
         spec.at("unhealthyPodEvictionPolicy").must_be_one_of(_EVICTION_POLICIES)
 

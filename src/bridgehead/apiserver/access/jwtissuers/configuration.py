@@ -91,8 +91,7 @@ def _validate_issuer(issuer: Field, own_issuers: Collection[str]) -> None:
 
 
 def _validate_url(url: Field, disallowed: Collection[str]) -> None:
-    if url.value in disallowed:
-        url.invalid(f"URL must not overlap with disallowed issuers: [{' '.join(sorted(disallowed))}]")
+    url.must_not_be_in(disallowed, f"URL must not overlap with disallowed issuers: [{' '.join(sorted(disallowed))}]")
     try:
         parts = urlsplit(url.value)
     except ValueError as error:

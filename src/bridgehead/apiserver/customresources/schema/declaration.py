@@ -206,9 +206,8 @@ def _times(one: int | None, other: int | None) -> int | None:
 
 def _validate_fields(schema: Field, context: _Context) -> None:
     """Validate the fields of one schema that need no other one."""
-    given, type_ = schema.value, schema.at("type")
-    if type_:
-        type_.must_be_one_of(_TYPES)
+    given, type_ = schema.value, schema.if_set("type")
+    type_.must_be_one_of(_TYPES)
     if context.no_defaults is not None and "default" in given:
         schema.at("default").forbidden(f"must not be set {context.no_defaults}")
     for name in ("id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref"):

@@ -76,8 +76,7 @@ def validate_embedded(value: Field, node: Node, *, is_object: bool = False) -> N
                 if below is not None and below.has_embedded:
                     validate_embedded(value.at(name) if name in node.properties else value.entry(name), below)
     elif type(value.value) is list and node.items is not None and node.items.has_embedded:
-        for item in value.each():
-            validate_embedded(item, node.items)
+        value.must_all_obey(validate_embedded, node.items)
 
 
 def _validate_object(obj: Field) -> None:

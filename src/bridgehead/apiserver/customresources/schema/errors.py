@@ -55,11 +55,9 @@ BLOCKING = frozenset(
         "FieldValueTypeInvalid",
     }
 )
-NOT_CHECKED = FieldError(
-    "FieldValueInvalid",
-    NO_FIELD,
-    "Invalid value: null: some validation rules were not checked because the object was invalid; "
-    "correct the existing errors to complete validation",
+NOT_CHECKED = Field(None, NO_FIELD).invalid(
+    "some validation rules were not checked because the object was invalid; "
+    "correct the existing errors to complete validation"
 )
 
 
@@ -70,8 +68,7 @@ def quote(text: str) -> str:
 
 def wrong_type(name: str, wanted: str, got: str) -> FieldError:
     """A value of another type. `got` is the type's name, or the value itself if it does not have the wanted format."""
-    text = f"{name} in body must be of type {wanted}: {quote(got)}"
-    return FieldError("FieldValueTypeInvalid", name, f"Invalid value: {quote(got)}: {text}")
+    return Field(got, name).wrong_type(f"{name} in body must be of type {wanted}: {quote(got)}")
 
 
 def failed(name: str, value: Any, text: str) -> FieldError:
@@ -80,7 +77,7 @@ def failed(name: str, value: Any, text: str) -> FieldError:
 
 def invalid(name: str, value: Any, text: str) -> FieldError:
     if type(value) is float:
-        return FieldError("FieldValueInvalid", name, f"Invalid value: {number_text(value)}: {text}")
+        return Field(value, name).invalid_as_whole(f"{number_text(value)}: {text}")
     return Field(value, name).invalid(text)
 
 

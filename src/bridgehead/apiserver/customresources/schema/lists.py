@@ -36,8 +36,7 @@ def _validate(value: Field, node: Node) -> None:
         elif node.list_type == "map":
             _validate_map(value, node.list_keys)
         if node.items is not None and node.items.has_unique_lists:
-            for item in value.each():
-                _validate(item, node.items)
+            value.must_all_obey(_validate, node.items)
 
 
 def _validate_set(items: Field) -> None:

@@ -24,8 +24,7 @@ _ADVICE = (
 
 def validate_rule_fields(schema: Field) -> None:
     """Validate the rules of one schema without compiling their expressions."""
-    for rule in schema.at(VALIDATIONS).each():
-        _validate_fields(rule, schema.value)
+    schema.at(VALIDATIONS).must_all_obey(_validate_fields, schema.value)
 
 
 def _has_newlines(text: str) -> bool:

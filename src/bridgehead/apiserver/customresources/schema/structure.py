@@ -174,15 +174,11 @@ def _choices(schema: Field, *, either_levels: int = 0) -> None:
     if _ADDITIONS.isdisjoint(schema.value):
         return
     if not (either_levels > 0 and schema.get("anyOf") == _EITHER):
-        for choice in schema.at("anyOf").each():
-            _choice(choice)
+        schema.at("anyOf").must_all_obey(_choice)
     for index, choice in enumerate(schema.at("allOf").each()):
         _choice(choice, either_levels=either_levels - 1 if index == 0 else 0)
-    for choice in schema.at("oneOf").each():
-        _choice(choice)
-    negated = subschema_at(schema, "not")
-    if negated.value is not None:
-        _choice(negated)
+    schema.at("oneOf").must_all_obey(_choice)
+    subschema_at(schema, "not").must_obey(_choice)
     if pattern := schema.at("pattern"):
         try:
             compile_pattern(pattern.value)
@@ -192,34 +188,27 @@ def _choices(schema: Field, *, either_levels: int = 0) -> None:
 
 def _choice(schema: Field, *, either_levels: int = 0) -> None:
     _choices(schema, either_levels=either_levels)
-    items, properties = subschema_at(schema, "items"), schema.at("properties")
-    if items.value is not None:
-        _choice(items)
+    properties = schema.at("properties")
+    subschema_at(schema, "items").must_obey(_choice)
     for _, below in properties.entries():
         _choice(below)
     for name, detail in _FORBIDDEN_IN_CHOICE:
         if schema.get(name) or (name in _POINTERS and name in schema.value):
             schema.at(name).forbidden(detail)
-    metadata = properties.entry("metadata")
-    if metadata.value is not None:
-        metadata.forbidden("must not be specified in a nested context")
+    properties.entry("metadata").must_not_exist("must not be specified in a nested context")
 
 
 def _completeness(schema: Field, spine: Field) -> None:
     """Check that fields and items in the alternatives of `schema` are also in `spine`, the structure around them."""
     if CHOICES.isdisjoint(schema.value):
         return
-    negated = subschema_at(schema, "not")
-    if negated.value is not None:
-        _complete_choice(negated, spine)
+    subschema_at(schema, "not").must_obey(_complete_choice, spine)
     for name in ("allOf", "anyOf", "oneOf"):
-        for choice in schema.at(name).each():
-            _complete_choice(choice, spine)
+        schema.at(name).must_all_obey(_complete_choice, spine)
 
 
 def _complete_choice(choice: Field, spine: Field) -> None:
-    if spine.value is None:
-        spine.required(f"because it is defined in {choice.path}")
+    if not spine.must_exist(f"because it is defined in {choice.path}"):
         return
     _completeness(choice, spine)
     items = subschema_at(choice, "items")

@@ -77,8 +77,7 @@ def _validate_validating(obj: Field) -> None:
         validations.required(_NOTHING_TO_DO)
         annotations.required(_NOTHING_TO_DO)
         return
-    for validation in validations.each():
-        _validate_validation(validation, expressions)
+    validations.must_all_obey(_validate_validation, expressions)
     _validate_annotations(annotations, policy, expressions)
 
 
@@ -133,8 +132,7 @@ def _validate_mutating(spec: Field) -> None:
     _refuse_deletes(spec.at("matchConstraints"))
     validate_variables(spec.at("variables"), expressions)
     mutations.must_be_set("mutations must contain at least one item")
-    for mutation in mutations.each():
-        _validate_mutation(mutation, expressions)
+    mutations.must_all_obey(_validate_mutation, expressions)
     spec.at("reinvocationPolicy").must_be_set_to_one_of(("IfNeeded", "Never"))
 
 

@@ -27,12 +27,9 @@ class PolicyBindingStrategy(Strategy):
 
     def validate(self, obj: Field) -> None:
         spec = obj.at("spec")
-        param_ref, match = spec.at("paramRef"), spec.at("matchResources")
         spec.at("policyName").must_be_set_and_pass(check_dns1123_subdomain)
-        if param_ref.value is not None:
-            validate_param_ref(param_ref)
-        if match.value is not None:
-            validate_match_resources(match)
+        spec.at("paramRef").must_obey(validate_param_ref)
+        spec.at("matchResources").must_obey(validate_match_resources)
         if self._is_validating:
             _validate_actions(spec.at("validationActions", []))
 

@@ -47,8 +47,7 @@ def validate_spec(spec: Field) -> None:
     """Validate the fields that both kinds of policies have, but their variables."""
     spec.at("failurePolicy", "").must_be_one_of(FAILURE_POLICIES)
     kind, constraints = spec.at("paramKind"), spec.at("matchConstraints")
-    if kind.value is not None:
-        _validate_param_kind(kind)
+    kind.must_obey(_validate_param_kind)
     if constraints.value is None:
         constraints.required()
     else:
@@ -94,10 +93,9 @@ def _validate_api_version(api_version: Field) -> None:
 
 
 def validate_param_ref(ref: Field) -> None:
-    name, selector = ref.at("name"), ref.at("selector")
+    name, selector = ref.if_set("name"), ref.at("selector")
     is_ambiguous = bool(name) and selector.value is not None
-    if name:
-        name.must_pass(check_path_segment)
+    name.must_pass(check_path_segment)
     if is_ambiguous:
         name.forbidden("name and selector are mutually exclusive")
     validate_label_selector(selector)

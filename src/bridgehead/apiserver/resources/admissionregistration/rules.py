@@ -23,8 +23,7 @@ def default_rules(rules: Sequence[JsonObject]) -> None:
 def validate_rule_with_operations(rule: Field) -> None:
     operations, versions = rule.at("operations"), rule.at("apiVersions")
     _validate_wildcard(operations, "operations")
-    for operation in operations.each():
-        operation.must_be_one_of(_OPERATIONS)
+    operations.must_all_be_one_of(_OPERATIONS)
     _validate_wildcard(rule.at("apiGroups"), "API groups")
     _validate_wildcard(versions, "API versions")
     for version in versions.each():

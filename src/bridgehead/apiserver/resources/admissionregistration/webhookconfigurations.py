@@ -92,14 +92,12 @@ def _validate(webhooks: Field, rules: _Rules) -> None:
 
 def _validate_webhook(webhook: Field, rules: _Rules) -> None:
     _validate_qualified_domain(webhook.at("name"))
-    for rule in webhook.at("rules").each():
-        validate_rule_with_operations(rule)
+    webhook.at("rules").must_all_obey(validate_rule_with_operations)
     webhook.at("failurePolicy", "").must_be_one_of(("Fail", "Ignore"))
     webhook.at("matchPolicy", "").must_be_one_of(("Equivalent", "Exact"))
-    side_effects, seconds = webhook.at("sideEffects"), webhook.at("timeoutSeconds", _DEFAULT_SECONDS)
+    seconds, side_effects = webhook.at("timeoutSeconds", _DEFAULT_SECONDS), webhook.at("sideEffects")
     allowed = _SIDE_EFFECTS if rules.allows_side_effects else _NO_SIDE_EFFECTS
-    if side_effects.value is None:
-        side_effects.required(f"must specify one of {', '.join(allowed)}")
+    side_effects.must_exist(f"must specify one of {', '.join(allowed)}")
     side_effects.must_be_one_of(allowed)
     seconds.must_be_within(1, _MAX_SECONDS, "the timeout value must be between 1 and 30 seconds")
     for name in ("namespaceSelector", "objectSelector"):

@@ -49,12 +49,9 @@ class HorizontalPodAutoscalerStrategy(StatusStrategy):
         if least.value is not None:
             most.must_be_at_least(least.value, "must be greater than or equal to `minReplicas`")
         validate_reference(spec.at("scaleTargetRef"))
-        for metric in spec.at("metrics").each():
-            validate_metric(metric)
+        spec.at("metrics").must_all_obey(validate_metric)
         for name in ("scaleUp", "scaleDown"):
-            rules = spec.at("behavior").at(name)
-            if rules.value is not None:
-                _validate_rules(rules)
+            spec.at("behavior").at(name).must_obey(_validate_rules)
 
     def validate_create(self, obj: Field) -> None:
         _validate_target_version(obj)
@@ -95,7 +92,7 @@ def _validate_object_versions(obj: Field) -> None:
 
 
 def _validate_rules(rules: Field) -> None:
-    window, policies, tolerance = (rules.at(n) for n in ("stabilizationWindowSeconds", "policies", "tolerance"))
+    window, policies = rules.at("stabilizationWindowSeconds"), rules.at("policies")
     window.must_be_at_least(0, "must be greater than or equal to zero")
     window.must_be_at_most(_MAX_WINDOW_SECONDS)
     rules.at("selectPolicy").must_be_one_of(_SELECT_POLICIES)
@@ -105,8 +102,7 @@ def _validate_rules(rules: Field) -> None:
         for name in ("value", "periodSeconds"):
             policy.at(name, 0).must_be_at_least(1, "must be greater than zero")
         policy.at("periodSeconds").must_be_at_most(_MAX_PERIOD_SECONDS)
-    if tolerance.value is not None:
-        validate_quantity(tolerance)
+    rules.at("tolerance").must_obey(validate_quantity)
 
 
 # --- Columns ---------------------------------------------------------------------------------------------

@@ -81,8 +81,7 @@ def _validate_pods(source: Field) -> None:
     target = source.at("target")
     _validate_name(source)
     _validate_target(target)
-    if target.get("averageValue") is None:
-        target.at("averageValue").required("must specify a positive target averageValue")
+    target.at("averageValue").must_exist("must specify a positive target averageValue")
 
 
 def _validate_resource(source: Field) -> None:

@@ -113,15 +113,13 @@ def _validate_mode(spec: Field) -> None:
 def _validate_indexed(spec: Field) -> None:
     when = "when completion mode is Indexed"
     completions, parallelism, failed = (spec.at(name) for name in ("completions", "parallelism", "maxFailedIndexes"))
-    if completions.value is None:
-        completions.required(when)
+    completions.must_exist(when)
     _validate_most(parallelism, _MAX_PARALLELISM, when)
     if completions.value is not None:
         failed.must_be_at_most(completions.value, "must be less than or equal to completions")
     failed.must_be_at_most(_MAX_FAILED)
     if (completions.value or 0) > _MANY_COMPLETIONS and "backoffLimitPerIndex" in spec.value:
-        if failed.value is None:
-            failed.required(f"must be specified when completions is above {_MANY_COMPLETIONS}")
+        failed.must_exist(f"must be specified when completions is above {_MANY_COMPLETIONS}")
         when = f"when completions are above {_MANY_COMPLETIONS} and used with backoff limit per index"
         _validate_most(parallelism, _MAX_PARALLELISM_OF_MANY, when)
         _validate_most(failed, _MAX_FAILED_OF_MANY, when)
@@ -135,8 +133,7 @@ def _validate_success_policy(policy: Field, completions: int) -> None:
     rules = policy.at("rules")
     rules.must_be_set("at least one rules must be specified when the successPolicy is specified")
     rules.must_have_at_most(_MOST_RULES)
-    for rule in rules.each():
-        _validate_success_rule(rule, completions)
+    rules.must_all_obey(_validate_success_rule, completions)
 
 
 def _validate_success_rule(rule: Field, completions: int) -> None:
@@ -170,8 +167,7 @@ def _validate_failure_policy(policy: Field, spec: JsonObject) -> None:
         if action.value == "FailIndex" and "backoffLimitPerIndex" not in spec:
             action.invalid("requires the backoffLimitPerIndex to be set")
         _validate_choice(action, _ACTIONS)
-        if codes.value is not None:
-            _validate_exit_codes(codes, names)
+        codes.must_obey(_validate_exit_codes, names)
         patterns.must_have_at_most(_MOST_PATTERNS)
         for pattern in patterns.each():
             pattern.at("type", "").must_pass(check_qualified_name)

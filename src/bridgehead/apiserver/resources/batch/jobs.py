@@ -108,9 +108,7 @@ def _validate_generated(spec: Field, metadata: JsonObject) -> None:
     labels = spec.at("template").at("metadata").at("labels", {})
     for name in (*_OLD_LABELS, *_OLD_LABELS.values()):
         label = labels.entry(name)
-        if label.value is None:
-            label.required(f"must be '{expected[name]}'")
-        elif label.value != expected[name]:
+        if label.must_exist(f"must be '{expected[name]}'") and label.value != expected[name]:
             label.showing(labels.value).invalid(f"must be '{expected[name]}'")
     if Field(selector.value).must_obey(validate_label_selector) and not _selects(selector, expected):
         selector.invalid("`selector` not auto-generated")
@@ -126,9 +124,8 @@ def _validate_hostnames(name: Field, spec: JsonObject) -> None:
 
 def _validate_selector(spec: Field) -> None:
     selector, labels = spec.at("selector"), spec.at("template").at("metadata").at("labels")
-    if selector.value is None:
-        selector.required()
-    elif selector.must_obey(validate_label_selector) and not _selects(selector, labels.value or {}):
+    is_valid = selector.must_exist() and selector.must_obey(validate_label_selector)
+    if is_valid and not _selects(selector, labels.value or {}):
         labels.invalid("`selector` does not match template `labels`")
 
 

@@ -53,10 +53,8 @@ def validate_spec(spec: Field) -> None:
     except ValueError as error:
         request.invalid(str(error))
     usages.must_be_set()
-    for usage in usages.each():
-        usage.must_be_one_of(_USAGES)
-    for usage in usages.repeated(str):
-        usage.duplicate()
+    usages.must_all_be_one_of(_USAGES)
+    usages.must_have_no_duplicates()
     signer = spec.at("signerName", "")
     if signer.value == LEGACY_UNKNOWN:
         signer.invalid("the legacy signerName is not allowed via this API version")

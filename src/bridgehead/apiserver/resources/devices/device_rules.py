@@ -49,8 +49,7 @@ def validate_items(
     """
     if limit is not None and not items.must_have_at_most(limit):
         return
-    for item in items.each():
-        validate(item)
+    items.must_all_obey(validate)
     if key is not None:
         for item in items.repeated(key):
             item.showing(key(item.value)).duplicate()
@@ -72,9 +71,7 @@ def validate_pool(pool: Field) -> None:
 def validate_selectors(selectors: Field) -> None:
     def validate(selector: Field) -> None:
         cel = selector.at("cel")
-        if cel.value is None:
-            cel.required()
-        else:
+        if cel.must_exist():
             validate_selector(cel.at("expression", ""))
 
     validate_items(selectors, _MAX_SELECTORS, validate)
@@ -93,8 +90,7 @@ def validate_raw_object(raw: Field, *, is_stored: bool = False) -> None:
 def validate_configuration(config: Field, *, is_stored: bool = False) -> None:
     """Validate a configuration for a driver, whose parameters are an object of the driver's own."""
     opaque = config.at("opaque")
-    if opaque.value is None:
-        opaque.required()
+    if not opaque.must_exist():
         return
     validate_driver(opaque.at("driver", ""))
     validate_raw_object(opaque.at("parameters"), is_stored=is_stored)
@@ -117,26 +113,22 @@ def validate_binding_conditions(device: Field) -> None:
 
 def _compare_conditions(wanted: Field, failures: Field) -> None:
     """Validate that no type is in both lists, or twice in one."""
-    for type_ in wanted.repeated(str):
-        type_.duplicate()
+    wanted.must_have_no_duplicates()
     seen: set[str] = set()
     for type_ in failures.each():
         type_.must_not_repeat(seen)
-        if type_.value in wanted.value:
-            type_.invalid("bindingFailureConditions must not overlap with bindingConditions")
+        type_.must_not_be_in(wanted.value, "bindingFailureConditions must not overlap with bindingConditions")
 
 
 def validate_toleration(toleration: Field) -> None:
-    key, operator, value = toleration.at("key"), toleration.at("operator"), toleration.at("value")
-    if key:
-        key.must_pass(check_qualified_name)
+    key, operator, value = toleration.if_set("key"), toleration.at("operator"), toleration.at("value")
+    key.must_pass(check_qualified_name)
     operator.must_be_set_to_one_of(_TOLERATION_OPERATORS)
     if operator.value == "Equal":
         value.must_pass(check_label_value)
     elif operator.value == "Exists" and value:
         value.invalid("must be empty for operator `Exists`")
-    if effect := toleration.at("effect"):
-        effect.must_be_one_of(_EFFECTS)
+    toleration.if_set("effect").must_be_one_of(_EFFECTS)
 
 
 # --- The devices that a claim asks for ------------------------------------------------------------------
@@ -229,5 +221,4 @@ def _validate_exact(request: Field) -> None:
         count.invalid("must not be specified when allocationMode is 'All'")
     elif mode.value == "ExactCount" and count.value <= 0:
         count.invalid("must be greater than zero")
-    for toleration in request.at("tolerations").each():
-        validate_toleration(toleration)
+    request.at("tolerations").must_all_obey(validate_toleration)

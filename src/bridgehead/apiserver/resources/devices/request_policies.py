@@ -43,8 +43,7 @@ def _validate_values(values: Field, capacity: str, default: str) -> None:
 
 def _validate_range(limits: Field, capacity: str, default: str) -> None:
     least, most = limits.at("min"), limits.at("max")
-    if least.value is None:
-        least.required("required when validRange is defined")
+    if not least.must_exist("required when validRange is defined"):
         return
     _refuse_above(least, least.value, capacity, "min is larger than capacity value")
     if parse_quantity(default) < parse_quantity(least.value):

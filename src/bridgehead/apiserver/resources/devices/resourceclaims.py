@@ -148,11 +148,10 @@ def _validate_allocation(allocation: Field, names: Names) -> None:
         validate_request_references(config, names)
         validate_configuration(config)
 
-    devices, selector = allocation.at("devices"), allocation.at("nodeSelector")
+    devices = allocation.at("devices")
     validate_items(devices.at("results"), _MAX_RESULTS, validate_result)
     validate_items(devices.at("config"), _MAX_CONFIGS, validate_config)
-    if selector.value is not None:
-        validate_node_selector(selector)
+    allocation.at("nodeSelector").must_obey(validate_node_selector)
 
 
 def _state_cell(claim: JsonObject, now: float) -> str:

@@ -86,12 +86,11 @@ def _drop_lists(obj: JsonObject, old: JsonObject) -> None:
 
 
 def _validate_spec(spec: Field, before: JsonObject) -> None:
-    pool, devices = spec.at("pool"), spec.at("devices")
-    count, generation = pool.at("resourceSliceCount", 0), pool.at("generation", 0)
+    pool = spec.at("pool")
     validate_driver(spec.at("driver", ""))
     validate_pool(pool.at("name"))
-    count.must_be_at_least(1, "must be greater than zero")
-    generation.must_be_at_least(0, "must be greater than or equal to zero")
+    pool.at("resourceSliceCount", 0).must_be_at_least(1, "must be greater than zero")
+    pool.at("generation", 0).must_be_at_least(0, "must be greater than or equal to zero")
     _validate_nodes(spec)
     if "sharedCounters" in spec.value and "devices" in spec.value:
         spec.showing("").invalid("only one of `sharedCounters` or `devices` is allowed")
@@ -103,7 +102,7 @@ def _validate_spec(spec: Field, before: JsonObject) -> None:
         _validate_device_nodes(device, per_device=spec.get("perDeviceNodeSelection", False))
         validate_binding_conditions(device)
 
-    validate_items(devices, _MAX_TAINTED_DEVICES if has_more else _MAX_DEVICES, validate_device, name_of)
+    validate_items(spec.at("devices"), _MAX_TAINTED_DEVICES if has_more else _MAX_DEVICES, validate_device, name_of)
     validate_items(spec.at("sharedCounters"), _MAX_COUNTER_SETS, _validate_counter_set, name_of)
 
 
@@ -174,9 +173,7 @@ def _validate_device_nodes(device: Field, *, per_device: bool) -> None:
             device.showing(None).invalid(_NO_NODE_FIELD_OF_DEVICE)
         return
     _validate_node_name(device.at("nodeName"), "must not be empty")
-    selector = device.at("nodeSelector")
-    if selector.value is not None:
-        validate_node_selector(selector)
+    device.at("nodeSelector").must_obey(validate_node_selector)
     _validate_flag(device.at("allNodes"))
     chosen = [f"`{name}`" for name in given if device.get(name) or name == "nodeSelector"]
     if not chosen:

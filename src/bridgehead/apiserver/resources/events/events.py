@@ -68,7 +68,7 @@ class EventRules(Strategy):
     """The rules of events.k8s.io/v1, which core/v1 does not have."""
 
     def validate_create(self, obj: Field) -> None:
-        _validate_series(obj.at("series"))
+        obj.at("series").must_obey(_validate_series)
         obj.at("eventTime").must_be_set()
         if obj.get("type") not in _TYPES:
             obj.at("type").showing("").invalid(f"has invalid value: {obj.get('type', '')}")
@@ -78,7 +78,7 @@ class EventRules(Strategy):
 
     def validate_update(self, obj: Field, old: JsonObject, subresource: str) -> None:
         if obj.get("series") != old.get("series"):
-            _validate_series(obj.at("series"))
+            obj.at("series").must_obey(_validate_series)
         for name, ours in _IMMUTABLE_FIELDS.items():
             value = Field(obj.get(ours), name, obj)
             if (value.value or None) != (old.get(ours) or None):
@@ -86,8 +86,6 @@ class EventRules(Strategy):
 
 
 def _validate_series(series: Field) -> None:
-    if series.value is None:
-        return
     if series.get("count", 0) < 2:
         series.at("count").showing("").invalid("should be at least 2")
     series.at("lastObservedTime").must_be_set()

@@ -56,21 +56,17 @@ def _validate_spec(spec: Field, name: str) -> None:
         method.at("type").showing(internal_value(method.value, {"type": ""})).not_supported(_METHODS)
     level = spec.at("priorityLevelConfiguration").at("name")
     level.must_be_set_and_pass(check_dns1123_subdomain, "must reference a priority level")
-    for rule in spec.at("rules").each():
-        _validate_rule(rule)
+    spec.at("rules").must_all_obey(_validate_rule)
 
 
 def _validate_rule(rule: Field) -> None:
     subjects, resources, urls = (rule.at(name) for name in ("subjects", "resourceRules", "nonResourceRules"))
     subjects.must_be_set("subjects must contain at least one value")
-    for subject in subjects.each():
-        _validate_subject(subject)
+    subjects.must_all_obey(_validate_subject)
     if not resources and not urls:
         rule.required("at least one of resourceRules and nonResourceRules has to be non-empty")
-    for resource_rule in resources.each():
-        _validate_resource_rule(resource_rule)
-    for url_rule in urls.each():
-        _validate_url_rule(url_rule)
+    resources.must_all_obey(_validate_resource_rule)
+    urls.must_all_obey(_validate_url_rule)
 
 
 def _validate_subject(subject: Field) -> None:
@@ -79,9 +75,7 @@ def _validate_subject(subject: Field) -> None:
         return
     name = _SUBJECTS[kind.value]
     given = subject.at(name)
-    if given.value is None:
-        given.required(f"{name} is required when subject kind is '{kind.value}'")
-    else:
+    if given.must_exist(f"{name} is required when subject kind is '{kind.value}'"):
         given.at("name").must_be_set()
         if kind.value == "ServiceAccount":
             _validate_account(given)
@@ -125,8 +119,7 @@ def _validate_resource_rule(rule: Field) -> None:
     elif "*" in namespaces.value:
         _validate_wildcard(namespaces, "namespaces")
     else:
-        for namespace in namespaces.each():
-            namespace.must_pass(_check_namespace)
+        namespaces.must_all_pass(_check_namespace)
 
 
 def _validate_url_rule(rule: Field) -> None:
@@ -137,8 +130,7 @@ def _validate_url_rule(rule: Field) -> None:
     if "*" in urls.value:
         _validate_wildcard(urls, "non-resource URLs")
     else:
-        for url in urls.each():
-            url.must_pass(_check_url)
+        urls.must_all_pass(_check_url)
 
 
 def _check_namespace(name: str) -> list[str]:

@@ -56,15 +56,11 @@ def _validate_spec(spec: Field, name: str) -> None:
         type_.invalid("type must be 'Exempt' if and only if name is 'exempt'")
     match type_.value:
         case "Exempt":
-            if limited.value is not None:
-                limited.forbidden("must be nil if the type is not Limited")
+            limited.must_not_exist("must be nil if the type is not Limited")
             _validate_shares(exempt)
         case "Limited":
-            if exempt.value is not None:
-                exempt.forbidden("must be nil if the type is Limited")
-            if limited.value is None:
-                limited.required("must not be empty when type is Limited")
-            else:
+            exempt.must_not_exist("must be nil if the type is Limited")
+            if limited.must_exist("must not be empty when type is Limited"):
                 _validate_limited(limited)
         case _:
             type_.not_supported(_TYPES)
@@ -82,12 +78,9 @@ def _validate_limited(limited: Field) -> None:
     type_, queuing = response.at("type", ""), response.at("queuing")
     match type_.value:
         case "Reject":
-            if queuing.value is not None:
-                queuing.forbidden("must be nil if limited.limitResponse.type is not Limited")
+            queuing.must_not_exist("must be nil if limited.limitResponse.type is not Limited")
         case "Queue":
-            if queuing.value is None:
-                queuing.required("must not be empty if limited.limitResponse.type is Limited")
-            else:
+            if queuing.must_exist("must not be empty if limited.limitResponse.type is Limited"):
                 _validate_queuing(queuing)
         case _:
             type_.not_supported(_RESPONSES)

@@ -27,11 +27,10 @@ class IngressClassStrategy(Strategy):
 
     def validate(self, obj: Field) -> None:
         spec = obj.at("spec")
-        controller, parameters = spec.at("controller", ""), spec.at("parameters")
+        controller = spec.at("controller", "")
         controller.must_have_at_most_bytes(_MAX_CONTROLLER_BYTES)
         validate_domain_path(controller)
-        if parameters.value is not None:
-            _validate_parameters(parameters)
+        spec.at("parameters").must_obey(_validate_parameters)
 
     def validate_update(self, obj: Field, old: JsonObject, subresource: str) -> None:
         obj.at("spec").at("controller", "").must_not_change(at(old, "spec", "controller") or "")
@@ -45,11 +44,9 @@ def _validate_parameters(parameters: Field) -> None:
     validate_local_reference(parameters)
     scope, namespace = parameters.at("scope", ""), parameters.at("namespace")
     scope.must_be_one_of(_SCOPES)
-    if scope.value == "Cluster" and namespace.value is not None:
-        namespace.forbidden("`parameters.scope` is set to 'Cluster'")
-    elif scope.value == "Namespace" and namespace.value is None:
-        namespace.required("`parameters.scope` is set to 'Namespace'")
-    elif scope.value == "Namespace":
+    if scope.value == "Cluster":
+        namespace.must_not_exist("`parameters.scope` is set to 'Cluster'")
+    elif scope.value == "Namespace" and namespace.must_exist("`parameters.scope` is set to 'Namespace'"):
         namespace.must_pass(check_dns1123_label)
 
 

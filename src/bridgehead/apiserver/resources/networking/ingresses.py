@@ -39,10 +39,8 @@ class IngressStrategy(StatusStrategy):
     def validate(self, obj: Field) -> None:
         _validate_spec(obj.at("spec"))
         for address in obj.at("status").at("loadBalancer").at("ingress").each():
-            if ip := address.at("ip"):
-                ip.must_pass(check_ip)
-            if hostname := address.at("hostname"):
-                hostname.must_pass(check_dns_name)
+            address.if_set("ip").must_pass(check_ip)
+            address.if_set("hostname").must_pass(check_dns_name)
 
     def validate_create(self, obj: Field) -> None:
         annotation = obj.at("metadata").get("annotations", {}).get(CLASS_ANNOTATION)
@@ -62,15 +60,11 @@ def _validate_spec(spec: Field) -> None:
     rules, backend = spec.at("rules"), spec.at("defaultBackend")
     if not rules and backend.value is None:
         spec.showing(None).invalid("either `defaultBackend` or `rules` must be specified")
-    if backend.value is not None:
-        _validate_backend(backend)
-    for rule in rules.each():
-        _validate_rule(rule)
+    backend.must_obey(_validate_backend)
+    rules.must_all_obey(_validate_rule)
     for tls in spec.at("tls").each():
-        for host in tls.at("hosts").each():
-            host.must_pass(_check_host)
-        if secret := tls.at("secretName"):
-            secret.must_pass(check_dns1123_subdomain)
+        tls.at("hosts").must_all_pass(_check_host)
+        tls.if_set("secretName").must_pass(check_dns1123_subdomain)
     spec.at("ingressClassName").must_pass(check_dns1123_subdomain)
 
 
@@ -83,17 +77,14 @@ def _validate_rule(rule: Field) -> None:
         if parse_ip(host.value) is not None:
             host.invalid("must be a DNS name, not an IP address")
         host.must_pass(_check_host)
-    if "http" in rule.value:
-        paths = rule.at("http").at("paths")
-        paths.must_be_set()
-        for path in paths.each():
-            _validate_path(path)
+    paths = rule.at("http").at("paths")
+    if "http" in rule.value and paths.must_be_set():
+        paths.must_all_obey(_validate_path)
 
 
 def _validate_path(path: Field) -> None:
     kind, text = path.at("pathType"), path.at("path", "")
-    if kind.value is None:
-        kind.required("pathType must be specified")
+    if not kind.must_exist("pathType must be specified"):
         return
     is_pattern = kind.value in ("Exact", "Prefix")
     if kind.must_be_one_of(_PATH_TYPES) and (text or is_pattern) and not text.value.startswith("/"):

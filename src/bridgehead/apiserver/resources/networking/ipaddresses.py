@@ -25,15 +25,12 @@ class IPAddressStrategy(Strategy):
 
     def validate_create(self, obj: Field) -> None:
         parent = obj.at("spec").at("parentRef")
-        if parent.value is None:
-            parent.required()
+        if not parent.must_exist():
             return
-        if group := parent.at("group"):
-            group.must_pass(check_dns1123_subdomain)
+        parent.if_set("group").must_pass(check_dns1123_subdomain)
         for name in ("resource", "name"):
             parent.at(name).must_be_set_and_pass(check_path_segment)
-        if namespace := parent.at("namespace"):
-            namespace.must_pass(check_path_segment)
+        parent.if_set("namespace").must_pass(check_path_segment)
 
     def validate_update(self, obj: Field, old: JsonObject, subresource: str) -> None:
         obj.at("spec").at("parentRef").must_not_change(at(old, "spec", "parentRef"))

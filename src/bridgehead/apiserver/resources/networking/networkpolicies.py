@@ -39,15 +39,12 @@ class NetworkPolicyStrategy(Strategy):
         validate_label_selector(spec.at("podSelector"))
         for direction, peers in _DIRECTIONS:
             for rule in spec.at(direction).each():
-                for port in rule.at("ports").each():
-                    _validate_port(port)
-                for peer in rule.at(peers).each():
-                    _validate_peer(peer)
+                rule.at("ports").must_all_obey(_validate_port)
+                rule.at(peers).must_all_obey(_validate_peer)
         if len(types.value) > len(_POLICY_TYPES):
             types.invalid("may not specify more than two policyTypes")
             return
-        for one in types.each():
-            one.must_be_one_of(_POLICY_TYPES)
+        types.must_all_be_one_of(_POLICY_TYPES)
 
     def validate_create(self, obj: Field) -> None:
         _validate_new_cidrs(obj, {})

@@ -51,8 +51,7 @@ def _validate_cidrs(spec: Field) -> None:
     if len(cidrs.value) > 2:
         cidrs.showing(spec.value).invalid("may only hold up to 2 values")
         return
-    for cidr in cidrs.each():
-        cidr.must_pass(check_canonical_cidr)
+    cidrs.must_all_pass(check_canonical_cidr)
     versions = [ip_network(cidr, strict=False).version for cidr in cidrs.value if is_cidr(cidr)]
     if len(versions) == 2 and versions[0] == versions[1]:
         cidrs.invalid("may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64")

@@ -24,18 +24,13 @@ _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def validate_affinity(affinity: Field) -> None:
-    if not affinity:
-        return
-    if "nodeAffinity" in affinity.value:
-        _validate_node_affinity(affinity.at("nodeAffinity"))
+    affinity.at("nodeAffinity").must_obey(_validate_node_affinity)
     for kind in ("podAffinity", "podAntiAffinity"):
-        if kind in affinity.value:
-            _validate_pod_affinity(affinity.at(kind))
+        affinity.at(kind).must_obey(_validate_pod_affinity)
 
 
 def _validate_node_affinity(affinity: Field) -> None:
-    if _REQUIRED in affinity.value:
-        validate_node_selector(affinity.at(_REQUIRED))
+    affinity.at(_REQUIRED).must_obey(validate_node_selector)
     for preference in affinity.at(_PREFERRED).each():
         _validate_weight(preference)
         # Values that no node can have do no harm here. Clients get warnings of them.
@@ -46,8 +41,7 @@ def validate_node_selector(selector: Field) -> None:
     """Validate a NodeSelector."""
     terms = selector.at("nodeSelectorTerms")
     terms.must_be_set("must have at least one node selector term")
-    for term in terms.each():
-        _validate_node_selector_term(term)
+    terms.must_all_obey(_validate_node_selector_term)
 
 
 def _validate_node_selector_term(term: Field, *, checks_values: bool = True) -> None:
@@ -60,8 +54,7 @@ def _validate_node_selector_term(term: Field, *, checks_values: bool = True) -> 
             validate_operator_and_key(requirement)
         if checks_values:
             validate_values(requirement)
-    for requirement in term.at("matchFields").each():
-        _validate_node_field(requirement)
+    term.at("matchFields").must_all_obey(_validate_node_field)
 
 
 def _validate_node_field(requirement: Field) -> None:
@@ -74,13 +67,11 @@ def _validate_node_field(requirement: Field) -> None:
     if key.value != "metadata.name":
         key.invalid("not a valid field selector key")
         return
-    for value in values.each():
-        value.must_pass(check_dns1123_subdomain)
+    values.must_all_pass(check_dns1123_subdomain)
 
 
 def _validate_pod_affinity(affinity: Field) -> None:
-    for term in affinity.at(_REQUIRED).each():
-        _validate_pod_term(term)
+    affinity.at(_REQUIRED).must_all_obey(_validate_pod_term)
     for preference in affinity.at(_PREFERRED).each():
         _validate_weight(preference)
         _validate_pod_term(preference.at("podAffinityTerm", {}))

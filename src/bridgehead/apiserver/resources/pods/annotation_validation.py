@@ -108,7 +108,7 @@ def set_app_armor_fields(annotations: Mapping[str, str], spec: JsonObject) -> li
     if spec.get("os", {}).get("name") == "windows" or not any(key.startswith(APP_ARMOR) for key in annotations):
         return []
     of_pod = spec.get("securityContext", {}).get("appArmorProfile")
-    warnings = []
+    annotated = Field({}, "metadata.annotations")
     for _, container in visit_containers("", spec):
         key = APP_ARMOR + container.get("name", "")
         if key not in annotations or "appArmorProfile" in container.get("securityContext", {}):
@@ -117,9 +117,8 @@ def set_app_armor_fields(annotations: Mapping[str, str], spec: JsonObject) -> li
         if profile is not None and profile != of_pod:
             container.setdefault("securityContext", {})["appArmorProfile"] = profile
         if profile is None or profile != of_pod:
-            path = f"metadata.annotations[{key}]"
-            warnings.append(FieldError("", path, DEPRECATED_APP_ARMOR, is_warning=True))
-    return warnings
+            annotated.entry(key).warning(DEPRECATED_APP_ARMOR)
+    return annotated.errors
 
 
 def _profile_of(value: str) -> JsonObject | None:

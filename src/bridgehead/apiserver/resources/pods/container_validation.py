@@ -108,24 +108,21 @@ def validate_container(container: Field, pod: OfPod) -> None:
 
 def validate_hooks(container: Field, grace_seconds: int) -> None:
     """Validate the hooks and the probes of a container that goes on."""
-    lifecycle = container.at("lifecycle", {})
+    lifecycle = container.at("lifecycle")
     for hook in ("postStart", "preStop"):
-        if hook in lifecycle.value:
-            validate_handler(lifecycle.at(hook), grace_seconds)
+        lifecycle.at(hook).must_obey(validate_handler, grace_seconds)
     for probe in ("livenessProbe", "readinessProbe", "startupProbe"):
-        if probe in container.value:
-            validate_probe(container.at(probe), probe, grace_seconds)
+        container.at(probe).must_obey(validate_probe, probe, grace_seconds)
 
 
 def _validate_ports(ports: Field) -> None:
     names: set[str] = set()
     for port in ports.each():
-        name, number, host_port = port.at("name"), port.at("containerPort"), port.at("hostPort")
+        name = port.at("name")
         if name and name.must_pass(check_port_name):
             name.must_not_repeat(names)
-        number.must_be_set_and_pass(check_port_number)
-        if host_port:
-            host_port.must_pass(check_port_number)
+        port.at("containerPort").must_be_set_and_pass(check_port_number)
+        port.if_set("hostPort").must_pass(check_port_number)
         port.at("protocol", "").must_be_one_of(PROTOCOLS)
 
 
@@ -138,8 +135,7 @@ def _validate_env(variables: Field, volumes: Mapping[str, str]) -> None:
         if "valueFrom" in variable.value:
             source = variable.at("valueFrom")
             _validate_env_source(source, has_value=bool(variable.get("value")))
-            if "fileKeyRef" in source.value:
-                _validate_file_key_ref(source.at("fileKeyRef"), volumes)
+            source.at("fileKeyRef").must_obey(_validate_file_key_ref, volumes)
 
 
 def _validate_env_source(source: Field, *, has_value: bool) -> None:
@@ -218,8 +214,7 @@ def _validate_divisor(divisor: Field, resource: str) -> None:
 
 def _validate_env_from(sources: Field) -> None:
     for source in sources.each():
-        if prefix := source.at("prefix"):
-            prefix.must_pass(check_env_name)
+        source.if_set("prefix").must_pass(check_env_name)
         given = [name for name in ("configMapRef", "secretRef") if name in source.value]
         for name in given:
             source.at(name).at("name").must_be_set_and_pass(check_dns1123_subdomain)
@@ -244,17 +239,13 @@ def _validate_mounts(
         if name.value not in volumes:
             name.not_found()
         point.must_be_set()
-        if point.value in points:
-            point.invalid("must be unique")
+        point.must_not_be_in(points, "must be unique")
         points.add(point.value)
-        if name.value in devices:
-            name.invalid("must not already exist in volumeDevices")
-        if point.value in device_points:
-            point.invalid("must not already exist as a path in volumeDevices")
+        name.must_not_be_in(devices, "must not already exist in volumeDevices")
+        point.must_not_be_in(device_points, "must not already exist as a path in volumeDevices")
         # Kubernetes leaves the index out of the paths of the errors below.
         unnumbered = mounts.showing(mount.value)
-        if path := unnumbered.at("subPath"):
-            path.must_pass(check_local_path)
+        unnumbered.if_set("subPath").must_pass(check_local_path)
         if path := unnumbered.at("subPathExpr"):
             if mount.get("subPath"):
                 mount.at("subPathExpr").invalid("subPathExpr and subPath are mutually exclusive")
@@ -291,13 +282,10 @@ def _validate_devices(devices: Field, volumes: Mapping[str, str], mounts: Mappin
         elif volumes[name.value] not in _BLOCK_SOURCES:
             name.invalid("can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode")
         point.must_be_set()
-        if point.value in points:
-            point.invalid("must be unique")
+        point.must_not_be_in(points, "must be unique")
         if ".." in point.value.split("/"):
             point.invalid("can not contain backsteps ('..')")
         else:
             points.add(point.value)
-        if name.value in mounts:
-            name.invalid("must not already exist in volumeMounts")
-        if point.value in mount_points:
-            point.invalid("must not already exist as a path in volumeMounts")
+        name.must_not_be_in(mounts, "must not already exist in volumeMounts")
+        point.must_not_be_in(mount_points, "must not already exist as a path in volumeMounts")

@@ -55,16 +55,14 @@ def validate_label_keys(owner: Field) -> None:
     _validate_unselected(match, owner)
     excluded = set(mismatch.value)
     for key in match.each():
-        if key.value in excluded:
-            key.invalid("exists in both matchLabelKeys and mismatchLabelKeys")
+        key.must_not_be_in(excluded, "exists in both matchLabelKeys and mismatchLabelKeys")
 
 
 def _validate_keys(keys: Field, owner: Field) -> None:
     if keys and "labelSelector" not in owner.value:
         keys.forbidden("must not be specified when labelSelector is not set")
         return
-    for key in keys.each():
-        key.must_pass(check_qualified_name)
+    keys.must_all_pass(check_qualified_name)
 
 
 def _validate_unselected(keys: Field, owner: Field) -> None:

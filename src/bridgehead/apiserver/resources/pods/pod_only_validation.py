@@ -44,17 +44,15 @@ def _validate_created_claims(volumes: Field, pod_name: str) -> None:
                 volume.at("name", "").invalid(f'PVC name "{claim}": {reason}')
     for volume in volumes.each():
         name = volume.at("persistentVolumeClaim").at("claimName")
-        if name.value in created:
-            name.invalid("must not reference a PVC that gets created for an ephemeral volume")
+        name.must_not_be_in(created, "must not reference a PVC that gets created for an ephemeral volume")
 
 
 def _validate_token_volumes(volumes: Field) -> None:
     """Validate that a pod without service account asks for no token of one."""
     for volume in volumes.each():
         for source in volume.at("projected").at("sources").each():
-            if "serviceAccountToken" in source.value:
-                token = source.at("serviceAccountToken")
-                token.forbidden("must not be specified when serviceAccountName is not set")
+            token = source.at("serviceAccountToken")
+            token.must_not_exist("must not be specified when serviceAccountName is not set")
 
 
 def validate_created_pod(pod: Field) -> None:

@@ -111,8 +111,7 @@ def validate_pod_spec(spec: Field) -> None:
     for name in spec.those_set("priorityClassName", "runtimeClassName"):
         name.must_pass(check_dns1123_subdomain)
     spec.at("preemptionPolicy").must_be_one_of(_PREEMPTION_POLICIES)
-    if overhead := spec.at("overhead"):
-        validate_overhead(overhead)
+    spec.if_set("overhead").must_obey(validate_overhead)
     validate_os(spec)
 
 
@@ -157,9 +156,8 @@ def _validate_init_container(container: Field, grace_seconds: int) -> None:
     if container.get("restartPolicy") == "Always":
         validate_hooks(container, grace_seconds)  # a sidecar, which goes on
         return
-    for name in ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe"):
-        if name in container.value:
-            container.at(name).forbidden("may not be set for init containers without restartPolicy=Always")
+    names = ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
+    container.must_have_none_of(names, "may not be set for init containers without restartPolicy=Always")
 
 
 def _validate_host_ports(ports: Field, taken: set[HostPort]) -> None:
@@ -189,15 +187,13 @@ def _validate_dns(config: Field, policy: str) -> None:
         return
     if len(servers.value) > _MAX_NAMESERVERS:
         servers.invalid(f"must not have more than {_MAX_NAMESERVERS} nameservers")
-    for server in servers.each():
-        server.must_pass(check_ip)
+    servers.must_all_pass(check_ip)
     if len(searches.value) > _MAX_SEARCHES:
         searches.invalid(f"must not have more than {_MAX_SEARCHES} search paths")
     if len(" ".join(searches.value)) > _MAX_SEARCH_CHARACTERS:
         detail = f"must not have more than {_MAX_SEARCH_CHARACTERS} characters (including spaces) in the search list"
         searches.invalid(detail)
-    for search in searches.each():
-        search.must_pass(_check_search)
+    searches.must_all_pass(_check_search)
     for option in config.at("options").each():
         if not option.get("name"):
             option.required("must not be empty")
@@ -235,15 +231,13 @@ def validate_tolerations(tolerations: Field) -> None:
         elif operator.must_be_one_of(_TOLERATION_OPERATORS) and value:
             shown = internal_value(toleration.value, TOLERATION_FIELDS)
             operator.showing(shown).invalid("value must be empty when `operator` is 'Exists'")
-        if effect:
-            effect.must_be_one_of(_EFFECTS)
+        toleration.if_set("effect").must_be_one_of(_EFFECTS)
 
 
 def _validate_host_aliases(aliases: Field) -> None:
     for alias in aliases.each():
         alias.at("ip", "").must_pass(check_ip)
-        for hostname in alias.at("hostnames").each():
-            hostname.must_pass(check_dns1123_subdomain)
+        alias.at("hostnames").must_all_pass(check_dns1123_subdomain)
 
 
 # --- Updates ---------------------------------------------------------------------------------------------

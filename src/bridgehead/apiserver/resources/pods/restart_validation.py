@@ -20,15 +20,13 @@ def validate_restarts(container: Field) -> None:
     if rules and policy.value is None:
         policy.required("must specify restartPolicy when restart rules are used")
     rules.must_have_at_most(_MOST_RULES)
-    for rule in rules.each():
-        _validate_rule(rule)
+    rules.must_all_obey(_validate_rule)
 
 
 def _validate_rule(rule: Field) -> None:
     rule.at("action", "").must_be_one_of(_ACTIONS)
     codes = rule.at("exitCodes")
-    if codes.value is None:
-        codes.required("must be specified")
+    if not codes.must_exist("must be specified"):
         return
     codes.at("operator", "").must_be_one_of(_OPERATORS)
     codes.at("values").must_have_at_most(_MOST_VALUES)

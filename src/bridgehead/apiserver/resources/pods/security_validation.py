@@ -56,9 +56,9 @@ def validate_pod_security_context(spec: Field) -> None:
         return
     _validate_sysctls(context.at("sysctls"), spec.value)
     context.at("fsGroupChangePolicy").must_be_one_of(_GROUP_CHANGE_POLICIES)
-    _validate_seccomp(context.at("seccompProfile"))
-    validate_windows_options(context.at("windowsOptions"))
-    validate_app_armor(context.at("appArmorProfile"))
+    context.at("seccompProfile").must_obey(_validate_seccomp)
+    context.at("windowsOptions").must_obey(validate_windows_options)
+    context.at("appArmorProfile").must_obey(validate_app_armor)
     context.at("supplementalGroupsPolicy").must_be_one_of(_GROUPS_POLICIES)
     context.at("seLinuxChangePolicy").must_be_one_of(_SELINUX_CHANGE_POLICIES)
 
@@ -73,15 +73,15 @@ def validate_security_context(context: Field, *, host_users: bool) -> None:
     proc_mount.must_be_one_of(_PROC_MOUNTS)
     if host_users and proc_mount.value == "Unmasked":
         proc_mount.invalid("`hostUsers` must be false to use `Unmasked`")
-    _validate_seccomp(context.at("seccompProfile"))
+    context.at("seccompProfile").must_obey(_validate_seccomp)
     if context.get("allowPrivilegeEscalation") is False:
         shown = context.showing(_shown(context.value))
         if context.get("privileged"):
             shown.invalid("cannot set `allowPrivilegeEscalation` to false and `privileged` to true")
         if "CAP_SYS_ADMIN" in context.get("capabilities", {}).get("add", ()):
             shown.invalid("cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN")
-    validate_windows_options(context.at("windowsOptions"))
-    validate_app_armor(context.at("appArmorProfile"))
+    context.at("windowsOptions").must_obey(validate_windows_options)
+    context.at("appArmorProfile").must_obey(validate_app_armor)
 
 
 def _shown(context: JsonObject) -> JsonObject:
@@ -109,14 +109,11 @@ def _validate_sysctls(sysctls: Field, spec: JsonObject) -> None:
 
 
 def _validate_seccomp(profile: Field) -> None:
-    if profile.value is None:
-        return
     kind, name = profile.at("type"), profile.at("localhostProfile")
     if kind.must_be_set("type is required when seccompProfile is set"):
         kind.must_be_one_of(_PROFILES)
     if kind.value == "Localhost":
-        if name.value is None:
-            name.required("must be set when seccomp type is Localhost")
+        name.must_exist("must be set when seccomp type is Localhost")
         name.must_pass(check_local_path)
     elif name.value is not None:
         shown = internal_value(profile.value, _PROFILE)
@@ -124,8 +121,6 @@ def _validate_seccomp(profile: Field) -> None:
 
 
 def validate_app_armor(profile: Field) -> None:
-    if profile.value is None:
-        return
     kind, name = profile.at("type"), profile.at("localhostProfile")
     if not kind.must_be_set("type is required when appArmorProfile is set"):
         return

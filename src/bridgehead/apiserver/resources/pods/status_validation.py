@@ -41,12 +41,11 @@ def validate_status_update(pod: Field, old: JsonObject) -> None:
     status.at("qosClass").must_not_change(before.get("qosClass"))
     _validate_transitions(status, before, spec)
     validate_claim_statuses(status.at("resourceClaimStatuses"), spec)
-    if "extendedResourceClaimStatus" in status.value:
-        validate_extended_claim_status(status.at("extendedResourceClaimStatus"), spec)
+    status.at("extendedResourceClaimStatus").must_obey(validate_extended_claim_status, spec)
     _validate_addresses(status, before)
     for kind in (*_CONTAINERS, _EPHEMERAL):
         for container in status.at(kind).each():
-            _validate_user(container.at("user").at("linux"), spec)
+            container.at("user").at("linux").must_obey(_validate_user, spec)
     _validate_health(status, spec)
 
 
@@ -114,8 +113,6 @@ def _may_restart(container: JsonObject, spec: JsonObject, code: int) -> bool:
 
 def _validate_user(user: Field, spec: JsonObject) -> None:
     """Validate with which ids a container runs."""
-    if user.value is None:
-        return
     if spec.get("os", {}).get("name", "linux") == "windows":
         user.forbidden("cannot be set for a windows pod")
         return
@@ -129,8 +126,7 @@ def _validate_health(status: Field, spec: JsonObject) -> None:
         for one in status.at(kind).each():
             if resources := one.at("allocatedResourcesStatus"):
                 container = next((own for own in spec.get(owners, ()) if own.get("name") == one.get("name")), None)
-                for resource in resources.each():
-                    _validate_resource_health(resource, container)
+                resources.must_all_obey(_validate_resource_health, container)
     for one in status.at(_EPHEMERAL).each():
         one.at("allocatedResourcesStatus").must_not_be_set("must not be specified in container status")
 

@@ -60,8 +60,7 @@ def _validate_secret_name(source: Field) -> None:
 
 def _validate_storage_os(source: Field) -> None:
     source.at("volumeName").must_be_set_and_pass(check_dns1123_label)
-    if namespace := source.at("volumeNamespace"):
-        namespace.must_pass(check_dns1123_label)
+    source.if_set("volumeNamespace").must_pass(check_dns1123_label)
     _validate_secret_name(source)
 
 

@@ -108,8 +108,7 @@ def _validate_source(volume: Field, kind: str) -> None:
 
 
 def _validate_claim_template(template: Field) -> None:
-    if template.value is None:
-        template.required()
+    if not template.must_exist():
         return
     metadata = template.at("metadata")
     validate_annotations(metadata.at("annotations"))

@@ -58,9 +58,8 @@ def validate_os(spec: Field) -> None:
 
 def _validate_linux(spec: Field) -> None:
     for owner in (spec, *each_container(spec)):
-        context = owner.at("securityContext", {})
-        if "windowsOptions" in context.value:
-            context.at("windowsOptions").forbidden("windows options cannot be set for a linux pod")
+        options = owner.at("securityContext").at("windowsOptions")
+        options.must_not_exist("windows options cannot be set for a linux pod")
 
 
 def _validate_windows(spec: Field) -> None:
@@ -68,10 +67,7 @@ def _validate_windows(spec: Field) -> None:
         if _has(spec.value, name):
             spec.at(name).forbidden(_NOT_FOR_WINDOWS)
     for container in each_container(spec):
-        context = container.at("securityContext", {})
-        for name in _OF_CONTAINER:
-            if name in context.value:
-                context.at(name).forbidden(_NOT_FOR_WINDOWS)
+        container.at("securityContext", {}).must_have_none_of(_OF_CONTAINER, _NOT_FOR_WINDOWS)
 
 
 def _has(spec: JsonObject, name: str) -> bool:
@@ -107,8 +103,6 @@ def _host_process(owner: JsonObject) -> bool | None:
 
 def validate_windows_options(options: Field) -> None:
     """Validate the `windowsOptions` of a security context."""
-    if not options:
-        return
     credentials = options.at("gmsaCredentialSpec")
     options.at("gmsaCredentialSpecName").must_pass(check_dns1123_subdomain)
     if credentials.value == "":

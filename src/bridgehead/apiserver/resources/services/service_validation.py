@@ -55,8 +55,7 @@ def validate_service(service: Field) -> None:
     validate_labels(spec.at("selector"))
     _validate_session_affinity(spec)
     validate_cluster_ips(spec, None)
-    for address in spec.at("externalIPs").each():
-        address.must_pass(check_endpoint_ip)
+    spec.at("externalIPs").must_all_pass(check_endpoint_ip)
     spec.at("type", "").must_be_one_of(_TYPES)
     _validate_port_pairs(spec)
     _validate_load_balancer(service)
@@ -239,9 +238,7 @@ def _validate_load_balancer(service: Field) -> None:
     if spec.get("type") == "LoadBalancer":
         spec.at("loadBalancerClass").must_pass(check_qualified_name)
         return
-    for name in ("allocateLoadBalancerNodePorts", "loadBalancerClass"):
-        if name in spec.value:
-            spec.at(name).forbidden(_ONLY_LOAD_BALANCER)
+    spec.must_have_none_of(("allocateLoadBalancerNodePorts", "loadBalancerClass"), _ONLY_LOAD_BALANCER)
 
 
 def _validate_traffic_policies(spec: Field) -> None:
@@ -264,11 +261,10 @@ def _validate_status(service: Field) -> None:
         addresses.forbidden("may only be used when `spec.type` is 'LoadBalancer'")
         return
     for address in addresses.each():
-        ip, mode, hostname = address.at("ip"), address.at("ipMode"), address.at("hostname")
+        ip, mode = address.at("ip"), address.at("ipMode")
         if ip:
             ip.must_pass(check_ip)
             mode.must_be_one_of(_IP_MODES)
-        elif mode.value is not None:
-            mode.forbidden("may not be specified when `ip` is not set")
-        if hostname:
-            hostname.must_pass(check_dns_name)
+        else:
+            mode.must_not_exist("may not be specified when `ip` is not set")
+        address.if_set("hostname").must_pass(check_dns_name)

@@ -23,15 +23,13 @@ def validate_claim_spec(spec: Field) -> None:
     validate_access_modes(spec.at("accessModes"))
     validate_label_selector(spec.at("selector"))
     storage = Field(at(spec.value, "resources", "requests", "storage"), "resources[storage]", spec)
-    if storage.value is None:
-        storage.required()
-    elif validate_quantity(storage):
+    if storage.must_exist() and validate_quantity(storage):
         validate_positive_quantity(storage)
     validate_class_name(spec.at("storageClassName"))
     spec.at("volumeMode").must_be_one_of(VOLUME_MODES)
     source, reference = spec.at("dataSource"), spec.at("dataSourceRef")
-    _validate_data_source(source)
-    _validate_data_source(reference)
+    source.must_obey(_validate_data_source)
+    reference.must_obey(_validate_data_source)
     if source.value is not None and reference.value is not None:
         if reference.get("namespace"):
             spec.showing(_A_PATH).invalid("may not be specified when dataSourceRef.namespace is specified")
@@ -41,8 +39,6 @@ def validate_claim_spec(spec: Field) -> None:
 
 
 def _validate_data_source(source: Field) -> None:
-    if source.value is None:
-        return
     source.at("name").must_be_set()
     source.at("kind").must_be_set()
     if group := source.at("apiGroup"):
@@ -50,8 +46,7 @@ def _validate_data_source(source: Field) -> None:
     elif source.get("kind") != "PersistentVolumeClaim":
         detail = "must be 'PersistentVolumeClaim' when referencing the default apiGroup"
         source.showing(source.get("kind", "")).invalid(detail)
-    if namespace := source.at("namespace"):
-        namespace.must_pass(check_dns1123_label)
+    source.if_set("namespace").must_pass(check_dns1123_label)
 
 
 def warn_of_claim_spec(path: str, spec: JsonObject) -> list[str]:

@@ -99,8 +99,7 @@ def _validate_fc(source: Field) -> None:
     if targets and ids:
         targets.invalid("targetWWNs and wwids can not be specified simultaneously")
     if targets:
-        if lun.value is None:
-            lun.required("lun is required if targetWWNs is specified")
+        lun.must_exist("lun is required if targetWWNs is specified")
         lun.must_be_within(0, _MAX_LUN)
 
 

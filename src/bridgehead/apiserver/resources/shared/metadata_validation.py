@@ -37,10 +37,8 @@ def validate_metadata(obj: Field, resource: Resource) -> None:
 
 def validate_embedded_metadata(metadata: Field) -> None:
     """Validate the metadata of an object inside of another one. The name may be absent."""
-    if name := metadata.at("name"):
-        name.must_pass(check_path_segment)
-    if namespace := metadata.at("namespace"):
-        namespace.must_pass(check_dns1123_label)
+    metadata.if_set("name").must_pass(check_path_segment)
+    metadata.if_set("namespace").must_pass(check_dns1123_label)
     metadata.at("generation").must_not_be_negative()
     validate_labels(metadata.at("labels"))
     validate_annotations(metadata.at("annotations"))
@@ -116,8 +114,7 @@ def _validate_finalizers(finalizers: Field, *, may_be_plain: bool = True) -> Non
     if "orphan" in names and "foregroundDeletion" in names:
         finalizers.invalid("finalizer orphan and foregroundDeletion cannot be both set")
     if not may_be_plain:
-        for finalizer in finalizers.each():
-            _validate_plain_finalizer(finalizer)
+        finalizers.must_all_obey(_validate_plain_finalizer)
 
 
 def _validate_plain_finalizer(finalizer: Field) -> None:
@@ -173,5 +170,4 @@ def validate_operator_and_key(requirement: Field) -> None:
 
 def validate_values(requirement: Field) -> None:
     """Validate the values of an element of `matchExpressions`."""
-    for value in requirement.at("values").each():
-        value.must_pass(check_label_value)
+    requirement.at("values").must_all_pass(check_label_value)

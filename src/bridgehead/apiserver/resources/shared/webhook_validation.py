@@ -57,8 +57,7 @@ def validate_webhook_service(service: Field) -> None:
     port = service.at("port", 443)
     if reasons := check_port_number(port.value):
         port.invalid(f"port is not valid: {', '.join(reasons)}")
-    if path := service.at("path"):
-        path.must_pass(_check_path)
+    service.if_set("path").must_pass(_check_path)
 
 
 def _check_path(path: str) -> list[str]:

@@ -155,26 +155,22 @@ def validate_volume_spec(spec: Field, name: str = "", *, is_inline: bool = False
     if class_name.value is not None:
         if class_name.must_be_set("an empty string is disallowed"):
             validate_class_name(class_name)
-        if "csi" not in spec.value:
-            spec.at("csi").required("has to be specified when using volumeAttributesClassName")
+        spec.at("csi").must_exist("has to be specified when using volumeAttributesClassName")
 
 
 def _validate_volume(spec: Field) -> None:
-    capacity, policy = spec.at("capacity"), spec.at("persistentVolumeReclaimPolicy")
+    capacity, policy = spec.at("capacity"), spec.if_set("persistentVolumeReclaimPolicy")
     capacity.must_be_set()
     if list(capacity.value or ()) != ["storage"]:
         capacity.not_supported(("storage",))
     for _, quantity in capacity.entries():
         if validate_quantity(quantity):
             validate_positive_quantity(quantity)
-    if policy:
-        policy.must_be_one_of(_RECLAIM_POLICIES)
-    affinity = spec.at("nodeAffinity")
-    required = affinity.at("required")
-    if required.value is not None:
-        validate_node_selector(required)
-    elif affinity.value is not None:
-        required.required("must specify required node constraints")
+    policy.must_be_one_of(_RECLAIM_POLICIES)
+    if "nodeAffinity" in spec.value:
+        required = spec.at("nodeAffinity").at("required")
+        if required.must_exist("must specify required node constraints"):
+            validate_node_selector(required)
     if policy.value == "Recycle" and posixpath.normpath(at(spec.value, "hostPath", "path") or ".") == "/":
         policy.forbidden("may not be 'recycle' for a hostPath mount of '/'")
     validate_class_name(spec.at("storageClassName"))
@@ -183,11 +179,8 @@ def _validate_volume(spec: Field) -> None:
 
 def _validate_inline(spec: Field) -> None:
     context = "in the context of inline volumes"
-    for name in _NOT_INLINE:
-        if name in spec.value:
-            spec.at(name).forbidden(f"may not be specified {context}")
-    if "csi" not in spec.value:
-        spec.at("csi").required(f"has to be specified {context}")
+    spec.must_have_none_of(_NOT_INLINE, f"may not be specified {context}")
+    spec.at("csi").must_exist(f"has to be specified {context}")
     if spec.get("persistentVolumeReclaimPolicy", "Retain") not in ("", "Retain"):
         spec.at("persistentVolumeReclaimPolicy").forbidden(f"may only be Retain {context}")
     for name in ("nodeAffinity", "storageClassName"):

@@ -32,8 +32,7 @@ class StorageClassStrategy(Strategy):
     def validate(self, obj: Field) -> None:
         validate_provisioner(obj.at("provisioner"))
         validate_parameters(obj.at("parameters"))
-        if policy := obj.at("reclaimPolicy"):
-            policy.must_be_one_of(_RECLAIM_POLICIES)
+        obj.if_set("reclaimPolicy").must_be_one_of(_RECLAIM_POLICIES)
         obj.at("volumeBindingMode").must_be_one_of(_BINDING_MODES)
         _validate_topologies(obj.at("allowedTopologies"))
 
@@ -64,8 +63,7 @@ def _validate_topologies(terms: Field) -> None:
         for expression in expressions.each():
             key, values = expression.at("key", ""), expression.at("values", ())
             values.must_be_set()
-            for value in values.repeated(str):
-                value.duplicate()
+            values.must_have_no_duplicates()
             key.must_pass(check_qualified_name)
             if key.value in values_of:
                 key.duplicate()

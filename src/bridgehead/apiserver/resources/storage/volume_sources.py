@@ -69,8 +69,7 @@ def _validate_azure_file(source: Field) -> None:
 def _validate_storage_os(source: Field) -> None:
     source.at("volumeName").must_be_set()
     for name in ("volumeName", "volumeNamespace"):
-        if value := source.at(name):
-            value.must_pass(check_dns1123_label)
+        source.if_set(name).must_pass(check_dns1123_label)
     _validate_secret(source)
 
 

@@ -37,8 +37,7 @@ class VolumeAttachmentStrategy(StatusStrategy):
     def validate_create(self, obj: Field) -> None:
         spec = obj.at("spec")
         validate_driver_name(spec.at("attacher", ""))
-        if volume := spec.at("source").at("persistentVolumeName"):
-            volume.must_pass(check_dns1123_subdomain)
+        spec.at("source").if_set("persistentVolumeName").must_pass(check_dns1123_subdomain)
 
     def validate_update(self, obj: Field, old: JsonObject, subresource: str) -> None:
         obj.at("spec").must_not_change(old.get("spec"))

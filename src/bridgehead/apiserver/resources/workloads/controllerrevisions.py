@@ -16,8 +16,7 @@ class ControllerRevisionStrategy(Strategy):
         obj.setdefault("revision", 0)
 
     def validate(self, obj: Field) -> None:
-        if "data" not in obj.value:
-            obj.at("data").required("data is mandatory")
+        obj.at("data").must_exist("data is mandatory")
         obj.at("revision").must_not_be_negative()
 
     def validate_update(self, obj: Field, old: JsonObject, subresource: str) -> None:

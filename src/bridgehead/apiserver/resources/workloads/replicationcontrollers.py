@@ -57,8 +57,7 @@ class ReplicationControllerStrategy(WorkloadStrategy):
         spec.at("minReadySeconds").must_not_be_negative()
         selector.must_be_set()
         spec.at("replicas").must_not_be_negative()
-        if template.value is None:
-            template.required()
+        if not template.must_exist():
             return
         labels = template.at("metadata").get("labels", {})
         if selector and not selector.value.items() <= labels.items():

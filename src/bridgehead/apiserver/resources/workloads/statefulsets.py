@@ -98,8 +98,7 @@ class StatefulSetStrategy(WorkloadStrategy):
 
     def validate_create(self, obj: Field) -> None:
         spec = obj.at("spec")
-        if name := spec.at("serviceName"):
-            name.must_pass(check_dns1123_label)
+        spec.if_set("serviceName").must_pass(check_dns1123_label)
         for claim in spec.at("volumeClaimTemplates").each():
             validate_claim_spec(claim.at("spec"))
 

@@ -118,8 +118,7 @@ class WorkloadStrategy(StatusStrategy):
     def _validate_pod(self, pod: Field) -> None:
         # These pods are replaced when they end, so pods that are meant to end are not allowed.
         pod.at("restartPolicy", "").must_be_one_of(("Always",))
-        if "activeDeadlineSeconds" in pod.value:
-            pod.at("activeDeadlineSeconds").forbidden(f"activeDeadlineSeconds in {self.owner} is not Supported")
+        pod.at("activeDeadlineSeconds").must_not_exist(f"activeDeadlineSeconds in {self.owner} is not Supported")
 
 
 def _warn_of_template(obj: JsonObject) -> list[str]:
