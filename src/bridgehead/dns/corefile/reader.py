@@ -20,9 +20,11 @@ from .directives import DIRECTIVES
 from .directives.cache import set_caches
 from .directives.forward import excepted_domains
 from .draft import Draft, ServerBlock, read_line
-from .node_cache import with_own_answers
 from .referenced_files import Sources
 from .text import Directive, invalid, parse
+
+# The placeholders of NodeLocal DNSCache, which its own program replaces.
+_CLUSTER_DNS, _UPSTREAM_SERVERS = "__PILLAR__CLUSTER__DNS__", "__PILLAR__UPSTREAM__SERVERS__"
 
 
 class Reading(NamedTuple):
@@ -40,7 +42,7 @@ def read_corefile(text: str, base: DnsConfig, sources: Sources) -> Reading:
     draft = Draft(replace(base, upstreams=(), health=None, ready=None, metrics=None), sources)
     servers = parse(text, sources)
     if base.node_local and not any(line.name == "kubernetes" for server in servers for line in server.block):
-        servers = tuple(with_own_answers(server, _block(server).zones, base.zone.domain) for server in servers)
+        servers = tuple(_with_own_answers(server, _block(server).zones, base.zone.domain) for server in servers)
     ports: list[tuple[int, Directive]] = []
     blocks = [_block(server) for server in servers]
     for block, server in zip(blocks, servers, strict=True):
@@ -99,3 +101,24 @@ def _parse_key(key: str, line: int | str) -> Address:
     if separator and scheme != "dns":
         raise invalid(line, f"{scheme!r} is not supported, only plain DNS")
     return parse_address(f"Corefile, line {line}", rest, 53)
+
+
+# --- NodeLocal DNSCache --------------------------------------------------------------------------------
+
+
+def _with_own_answers(server: Directive, zones: tuple[str, ...], domain: str) -> Directive:
+    """Return a server block of NodeLocal DNSCache with `kubernetes` in place of forwarding to the cluster DNS.
+
+    `zones` are those of the block, `domain` is the cluster's.
+    """
+    lines: list[Directive] = []
+    for line in server.block:
+        if line.name == "forward" and domain in zones:
+            pods = Directive(line.line, ("pods", "insecure"))
+            lines.append(Directive(line.line, ("kubernetes", *zones), (pods,)))
+        elif line.name == "forward" and line.arguments[1:] == (_CLUSTER_DNS,):
+            continue  # reverse zones: the PTR records of the cluster are here
+        else:
+            tokens = ("/etc/resolv.conf" if word == _UPSTREAM_SERVERS else word for word in line.tokens)
+            lines.append(replace(line, tokens=tuple(tokens)))
+    return replace(server, block=tuple(lines))

@@ -1,8 +1,7 @@
 """The outside of a DNS process: sockets, the address on the node, metrics, the query log.
 
 server          UDP and TCP sockets
-pktinfo         UDP replies from the address that was asked
-socket_options  socket options that Python lacks
+socket_options  UDP replies from the address that was asked; socket options that Python lacks
 node_local      the address of the cluster DNS, served on the node itself
 metrics         metrics under CoreDNS' names
 query_log       one log line per query, as CoreDNS' `log` writes it

@@ -18,8 +18,15 @@ from bridgehead.dns.answering import Responder, TransferRequest, Unresolved
 from bridgehead.dns.counters import Traffic
 from bridgehead.dns.errors import CannotServe
 
-from .pktinfo import CONTROL_BYTES, Control, enable_pktinfo, is_wildcard, source_of_reply
-from .socket_options import IP_FREEBIND, IPV6_FREEBIND
+from .socket_options import (
+    CONTROL_BYTES,
+    IP_FREEBIND,
+    IPV6_FREEBIND,
+    Control,
+    enable_pktinfo,
+    is_wildcard,
+    source_of_reply,
+)
 
 log = logging.getLogger(__name__)
 
