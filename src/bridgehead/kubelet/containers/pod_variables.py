@@ -19,9 +19,10 @@ from bridgehead.objects.addresses import join_host_port
 from bridgehead.objects.core import ConfigMap, Container, EnvVarSource, FileKeySelector, Pod, Secret, Service
 
 from .argument_list import ArgumentList
-from .env_file import parse_env_file
 
 _VARIABLE_NAME = re.compile(r"[ -<>-~]+")  # printable ASCII except "="
+_VARIABLE = re.compile(r"[ \t]*(?P<name>[!-<>-~]+)[ \t]*=[ \t]*'(?P<value>[^']*)'[ \t]*(?:\n|\Z)")
+_IGNORED = re.compile(r"[ \t]*(?:#[^\n]*)?(?:\n|\Z)")
 
 
 class EnvironmentSources(msgspec.Struct, frozen=True):
@@ -188,3 +189,23 @@ def _from_file(reference: FileKeySelector, sources: EnvironmentSources) -> str |
 
 def decode_secret(value: str) -> str:
     return base64.b64decode(value).decode("utf-8", "replace")
+
+
+def parse_env_file(text: str) -> dict[str, str]:
+    """Return the variables of a file; the last one of a name counts.
+
+    A variable is `NAME='value'`; the value is taken as it is and may have several lines. Empty lines and those that
+    begin with # are ignored. Raises ValueError.
+    """
+    text = text.replace("\r\n", "\n")
+    variables: dict[str, str] = {}
+    at = 0
+    while at < len(text):
+        if found := _IGNORED.match(text, at):
+            at = found.end()
+        elif found := _VARIABLE.match(text, at):
+            variables[found["name"]] = found["value"]
+            at = found.end()
+        else:
+            raise ValueError(f"invalid environment variable format at line {text.count(chr(10), 0, at) + 1}")
+    return variables
