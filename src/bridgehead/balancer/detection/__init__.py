@@ -9,8 +9,7 @@ The speaker starts the process before it imports what a speaker needs, and it en
 | `channel.py` | messages between the speaker and the process |
 | `detector.py` | the speaker's end |
 | `heartbeat_packets.py` | heartbeats on the network: encoding, authentication |
-| `neighbours.py` | which nodes exchange heartbeats with each other |
-| `membership.py` | which nodes are alive: the decision, on the caller's clock |
+| `membership.py` | which nodes are alive: the decision, on the caller's clock; the neighbours of each node |
 | `bfd/` | BFD sessions with routers |
 | `leftovers.py` | the engine that removes what a killed speaker's keepalived has left |
 | `heartbeats.py` | the engine of the heartbeats: sockets around `membership.py` |

@@ -1,4 +1,4 @@
-"""Heartbeats on the network, and which nodes exchange them."""
+"""Heartbeats on the network."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridgehead.balancer.detection.heartbeat_packets import LONGEST_AGE, Age, Heartbeat, decode, encode, node_id
-from bridgehead.balancer.detection.neighbours import FULL_MESH_NODES, neighbours
 from bridgehead.balancer.detection.process import ObservationClock
 
 KEY = bytes(range(32))
@@ -49,25 +48,6 @@ def test_another_key_is_refused():
 def test_garbage_is_refused(data):
     assert decode(data, KEY) is None
     assert decode(b"BhHb" + data, KEY) is None
-
-
-@pytest.mark.parametrize("count", [1, 2, 3, FULL_MESH_NODES])
-def test_a_small_cluster_is_a_full_mesh(count):
-    names = [f"n{number:04}" for number in range(count)]
-    assert neighbours("n0000", names) == set(names[1:])
-
-
-@pytest.mark.parametrize("count", [FULL_MESH_NODES + 1, 49, 50, 57, 99, 100, 103, 250])
-def test_any_two_nodes_of_a_large_cluster_have_a_common_neighbour(count):
-    names = [f"n{number:04}" for number in range(count)]
-    near = {name: neighbours(name, names) for name in names}
-    for first in names:
-        assert first not in near[first]
-        for second in near[first]:
-            assert first in near[second]
-        reached = near[first].union(*(near[second] for second in near[first])) | {first}
-        assert reached == set(names)
-    assert max(len(found) for found in near.values()) <= 4 * count**0.5
 
 
 def test_the_observation_clock_leaves_out_delays_of_the_process():

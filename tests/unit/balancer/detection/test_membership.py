@@ -1,4 +1,4 @@
-"""Conclusions from heartbeats, on a virtual network and clock."""
+"""Conclusions from heartbeats, on a virtual network and clock; and which nodes exchange them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridgehead.balancer.detection import neighbours
-from bridgehead.balancer.detection.membership import ACTIVE, DEAD_AFTER, IDLE, ISOLATED_SECONDS
+from bridgehead.balancer.detection import membership
+from bridgehead.balancer.detection.membership import (
+    ACTIVE,
+    DEAD_AFTER,
+    FULL_MESH_NODES,
+    IDLE,
+    ISOLATED_SECONDS,
+    neighbours,
+)
 
 from .virtual_cluster import VirtualCluster
 
@@ -170,7 +177,7 @@ def test_a_node_that_leaves_is_known_to_leave():
 
 
 def test_a_large_cluster_agrees_by_relays(monkeypatch):
-    monkeypatch.setattr(neighbours, "FULL_MESH_NODES", 15)
+    monkeypatch.setattr(membership, "FULL_MESH_NODES", 15)
     names = [f"node{number:03}" for number in range(18)]  # too many for a full mesh
     cluster = VirtualCluster(*names).start()
     assert cluster.all_members() == [set(names)] * 18
@@ -206,7 +213,7 @@ def test_a_node_that_dies_with_the_first_address_is_dead_as_soon_as_later_ones(p
 
 
 def test_the_pace_of_takeovers_reaches_all_nodes_of_a_grid(monkeypatch):
-    monkeypatch.setattr(neighbours, "FULL_MESH_NODES", 15)
+    monkeypatch.setattr(membership, "FULL_MESH_NODES", 15)
     names = [f"node{number:03}" for number in range(18)]
     cluster = VirtualCluster(*names, is_active=False).start()
     cluster.activate("node000")
@@ -281,3 +288,22 @@ def test_all_agree_after_any_history_once_it_heals(seed, history):
     cluster.resume(*(node.name for node in cluster.nodes.values() if node.is_paused))
     cluster.run(1.0)
     assert cluster.all_members() == [set("abcde")] * 5
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, FULL_MESH_NODES])
+def test_a_small_cluster_is_a_full_mesh(count):
+    names = [f"n{number:04}" for number in range(count)]
+    assert neighbours("n0000", names) == set(names[1:])
+
+
+@pytest.mark.parametrize("count", [FULL_MESH_NODES + 1, 49, 50, 57, 99, 100, 103, 250])
+def test_any_two_nodes_of_a_large_cluster_have_a_common_neighbour(count):
+    names = [f"n{number:04}" for number in range(count)]
+    near = {name: neighbours(name, names) for name in names}
+    for first in names:
+        assert first not in near[first]
+        for second in near[first]:
+            assert first in near[second]
+        reached = near[first].union(*(near[second] for second in near[first])) | {first}
+        assert reached == set(names)
+    assert max(len(found) for found in near.values()) <= 4 * count**0.5
