@@ -10,6 +10,6 @@ The path of a change through the modules:
                node_listeners (sockets of the node's own processes), without_iptables (removal of KUBE-* chains by nft)
     afterwards guard (repairs rules that other programs changed), conntrack/ (removes flows to backends that are gone)
     report     operating/: metrics, health, healthCheckNodePort, Events, progress
-    configure  config, config_rows, config_reader; sysctls
+    configure  config, config_reader; sysctls
     process    process; successor (detection of the kube-proxy that comes after this proxy)
 """

@@ -20,8 +20,20 @@ from bridgehead import KUBERNETES_VERSION
 from bridgehead.suggestions import did_you_mean
 
 from .address_texts import family_of
-from .config_reader import MAX_INT32, POSITIVE, Section, invalid, is_unset, parse_cidrs
-from .config_rows import defaults_of, flag, number, read, seconds, setting
+from .config_reader import (
+    MAX_INT32,
+    POSITIVE,
+    Section,
+    defaults_of,
+    flag,
+    invalid,
+    is_unset,
+    number,
+    parse_cidrs,
+    read,
+    seconds,
+    setting,
+)
 from .errors import ConfigInvalid
 
 DEFAULT_MODE = "nftables"
