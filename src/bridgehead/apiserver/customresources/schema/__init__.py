@@ -1,6 +1,6 @@
 """Structural schemas of custom resources: one `Structural` for each version of a definition, compiled once.
 
-structural      what a schema does with objects
+structural      what a schema does with objects; the object as decoding and field management see it
 node            the tree of a schema
 pruning         an object without unknown fields, and their paths
 defaulting      default values
@@ -9,7 +9,6 @@ values          checks of values: types, lengths, alternatives, required fields;
                 `patterns` (RE2) and `formats` are parts of it
 lists           uniqueness in sets and in lists with keys
 ratcheting      which old value belongs to a new one, and whether it changed
-shape           the object as decoding and field management see it
 declaration     validation of a schema itself; `structure`, `list_types` and `default_values` are parts of it
 field_paths     paths to fields of a schema
 rules           CEL rules of objects; `programs` compiles them, `rule_declaration` validates declared ones

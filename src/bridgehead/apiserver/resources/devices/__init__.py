@@ -3,9 +3,8 @@
 One module for each kind: `deviceclasses`, `resourceclaims`, `resourceclaimtemplates`, `resourceslices`.
 
 `device_rules` has their common rules, `qualified_names` those of names of attributes and capacities, `request_policies`
-those for parts of a capacity, `device_states` those of devices in the status of a claim. The scheduler of this project
-allocates no devices: these objects are for other people's drivers and schedulers. `device_selectors` compiles CEL
-expressions to check them; they are not evaluated.
+those for parts of a capacity. The scheduler of this project allocates no devices: these objects are for other people's
+drivers and schedulers. CEL expressions are compiled to check them; they are not evaluated.
 
 Other packages import from here.
 """

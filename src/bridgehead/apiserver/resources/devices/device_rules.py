@@ -6,7 +6,7 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `pkg/apis/resource/val
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import msgspec
@@ -20,7 +20,6 @@ from bridgehead.objects.names import (
     check_qualified_name,
 )
 
-from .device_selectors import validate_selector
 from .qualified_names import validate_driver, validate_full_name
 
 MAX_CONFIGS = _MAX_REQUESTS = _MAX_CONSTRAINTS = _MAX_SELECTORS = 32
@@ -35,6 +34,9 @@ _UNKNOWN_REQUEST = (
 )
 
 Names = Mapping[str, frozenset[str]]
+_MAX_EXPRESSION = 10 * 1024
+# Selectors whose outcome is remembered: claims of one template have equal ones.
+_REMEMBERED = 256
 
 
 def validate_items(
@@ -72,9 +74,38 @@ def validate_selectors(selectors: Field) -> None:
     def validate(selector: Field) -> None:
         cel = selector.at("cel")
         if cel.must_exist():
-            validate_selector(cel.at("expression", ""))
+            _validate_selector(cel.at("expression", ""))
 
     validate_items(selectors, _MAX_SELECTORS, validate)
+
+
+def _validate_selector(expression: Field) -> None:
+    """Add an error unless an expression of CEL, which is imported with the first, compiles within the limit of cost."""
+    if not expression.must_have_at_most_bytes(_MAX_EXPRESSION):
+        return
+    reason, problem = _compile(expression.value)
+    match reason:
+        case "Invalid":
+            expression.invalid(problem)
+        case "Internal":
+            expression.internal(problem)
+        case "Forbidden":
+            expression.forbidden(problem)
+
+
+@lru_cache(_REMEMBERED)
+def _compile(expression: str) -> tuple[str, str]:
+    """Return the reason for which an expression is refused, or "", and the problem."""
+    from bridgehead.apiserver.cel import CompileError, ProgramError
+    from bridgehead.apiserver.cel.device_environment import MOST_COST, compile_selector
+
+    try:
+        cost = compile_selector(expression).most_cost
+    except ProgramError as error:
+        return "Internal", str(error)
+    except CompileError as error:
+        return "Invalid", str(error)
+    return ("Forbidden", "too complex, exceeds cost limit") if cost > MOST_COST else ("", "")
 
 
 def validate_raw_object(raw: Field, *, is_stored: bool = False) -> None:

@@ -5,13 +5,16 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes `ValidateResourceClaim
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Hashable
 from functools import partial
 
 from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import CLIENT_METADATA, Column, JsonObject, Resource, StatusStrategy
 from bridgehead.apiserver.resources.pods import validate_node_selector
+from bridgehead.apiserver.resources.shared.address_rules import check_interface_address
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, at
+from bridgehead.apiserver.resources.shared.conditions import validate_conditions
 from bridgehead.objects.names import check_dns1123_label, check_dns1123_subdomain
 
 from .device_rules import (
@@ -23,14 +26,24 @@ from .device_rules import (
     validate_configuration,
     validate_items,
     validate_pool,
+    validate_raw_object,
     validate_request_reference,
     validate_request_references,
 )
-from .device_states import validate_device_state, validate_share_id
 from .qualified_names import validate_driver
 
 _MAX_CONSUMERS, _MAX_RESULTS, _MAX_CONFIGS = 256, 32, 64
 _CONFIG_SOURCES = ("FromClaim", "FromClass")
+_MAX_CONDITIONS, _MAX_ADDRESSES = 8, 16
+_MAX_LENGTHS = {"interfaceName": 256, "hardwareAddress": 128}
+_HEX = "[0-9a-fA-F]"
+_is_uuid = re.compile(f"{_HEX}{{8}}(?:-{_HEX}{{4}}){{3}}-{_HEX}{{12}}").fullmatch
+# The lengths of the other forms that parsers know: with a prefix, in braces, without dashes.
+_OTHER_LENGTHS = {len("urn:uuid:") + 36, 38, 32}
+_NOT_NORMAL = (
+    "uid must be in RFC 4122 normalized form, `xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx` with lowercase hexadecimal "
+    "characters"
+)
 
 
 class ResourceClaimStrategy(StatusStrategy):
@@ -111,10 +124,10 @@ def _validate_status(claim: Field, before: JsonObject) -> None:
 
 def _validate_device(device: Field, allocated: Collection[Hashable]) -> None:
     _validate_device_id(device)
-    validate_share_id(device.at("shareID"))
+    _validate_share_id(device.at("shareID"))
     if _device(device.value) not in allocated:
         device.showing("/".join(_key(device.value))).invalid("must be an allocated device in the claim")
-    validate_device_state(device)
+    _validate_device_state(device)
 
 
 def _validate_device_id(device: Field) -> None:
@@ -141,7 +154,7 @@ def _validate_allocation(allocation: Field, names: Names) -> None:
         validate_request_reference(result.at("request", ""), names)
         _validate_device_id(result)
         validate_binding_conditions(result)
-        validate_share_id(result.at("shareID"))
+        _validate_share_id(result.at("shareID"))
 
     def validate_config(config: Field) -> None:
         config.at("source").must_be_set_to_one_of(_CONFIG_SOURCES)
@@ -152,6 +165,31 @@ def _validate_allocation(allocation: Field, names: Names) -> None:
     validate_items(devices.at("results"), _MAX_RESULTS, validate_result)
     validate_items(devices.at("config"), _MAX_CONFIGS, validate_config)
     allocation.at("nodeSelector").must_obey(validate_node_selector)
+
+
+def _validate_share_id(uid: Field) -> None:
+    if uid.value is None or (_is_uuid(uid.value) and uid.value == uid.value.lower()):
+        return
+    if _is_uuid(uid.value):
+        uid.invalid(_NOT_NORMAL)
+        return
+    length = len(uid.value)
+    is_other = length == 36 or length in _OTHER_LENGTHS
+    uid.invalid(f"error validating uid: invalid UUID {'format' if is_other else f'length: {length}'}")
+
+
+def _validate_device_state(device: Field) -> None:
+    """Validate the state of an allocated device: its conditions, its data, its addresses."""
+    conditions, network = device.at("conditions"), device.at("networkData")
+    conditions.must_have_at_most(_MAX_CONDITIONS)
+    validate_conditions(conditions)
+    if "data" in device.value:
+        validate_raw_object(device.at("data"))
+    for name, limit in _MAX_LENGTHS.items():
+        network.at(name).must_have_at_most_bytes(limit)
+    validate_items(
+        network.at("ips"), _MAX_ADDRESSES, lambda address: address.must_pass(check_interface_address), key=str
+    )
 
 
 def _state_cell(claim: JsonObject, now: float) -> str:

@@ -4,10 +4,10 @@
     pod_defaults      values for fields that a pod spec leaves out
     disabled_fields   fields whose feature gates are off by default
     pod_validation    the spec as a whole, templates, and which fields of a pod may change; calls the validation of
-                      parts: container_validation, ephemeral_validation, probe_validation, restart_validation,
-                      security_validation, volume_validation, resource_validation, pod_level_resources,
-                      claims_validation, affinity_validation, spread_validation, windows_validation,
-                      annotation_validation; of changes: gated_validation, resize_validation
+                      parts: container_validation, ephemeral_validation, probe_validation, security_validation,
+                      volume_validation, resource_validation, pod_level_resources, claims_validation,
+                      affinity_validation, spread_validation, windows_validation, annotation_validation; of
+                      changes: gated_validation, resize_validation
     pod_containers    the containers of a spec, with their paths
     volume_sources    the rules for volumes of types that no node of ours provides
     pod_only_validation  rules that templates need not follow
@@ -16,7 +16,7 @@
     pod_columns       the columns of `kubectl get pods`
     pod_qos           the quality-of-service class
     pod_resources     what a pod requests as a whole, and its limits
-    pod_warnings      Warning headers; calls volume_warnings and node_label_warnings
+    pod_warnings      Warning headers; calls volume_warnings
     pod_references    the ConfigMaps and Secrets that a pod refers to, for access control and admission
 
 Other packages import from here.

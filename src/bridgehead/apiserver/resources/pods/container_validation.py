@@ -75,6 +75,10 @@ _DIVISORS = {
 }
 _ENV_SOURCES = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef")
 _SUBSCRIPT = re.compile(r"(?P<field>.+?)\['(?P<key>.*)'\]", re.DOTALL)
+RESTART_POLICIES = ("Always", "OnFailure", "Never")
+_ACTIONS = ("Restart", "RestartAllContainers")
+_OPERATORS = ("In", "NotIn")
+_MOST_RULES, _MOST_VALUES = 20, 255
 
 
 @dataclass(slots=True, frozen=True)
@@ -289,3 +293,22 @@ def _validate_devices(devices: Field, volumes: Mapping[str, str], mounts: Mappin
             points.add(point.value)
         name.must_not_be_in(mounts, "must not already exist in volumeMounts")
         point.must_not_be_in(mount_points, "must not already exist as a path in volumeMounts")
+
+
+def validate_restarts(container: Field) -> None:
+    """Validate `restartPolicy` and `restartPolicyRules` of a container or an init container."""
+    policy, rules = container.at("restartPolicy"), container.at("restartPolicyRules")
+    policy.must_be_one_of(RESTART_POLICIES)
+    if rules and policy.value is None:
+        policy.required("must specify restartPolicy when restart rules are used")
+    rules.must_have_at_most(_MOST_RULES)
+    rules.must_all_obey(_validate_rule)
+
+
+def _validate_rule(rule: Field) -> None:
+    rule.at("action", "").must_be_one_of(_ACTIONS)
+    codes = rule.at("exitCodes")
+    if not codes.must_exist("must be specified"):
+        return
+    codes.at("operator", "").must_be_one_of(_OPERATORS)
+    codes.at("values").must_have_at_most(_MOST_VALUES)

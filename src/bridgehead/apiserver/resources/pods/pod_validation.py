@@ -26,13 +26,12 @@ from bridgehead.objects.names import (
 from .affinity_validation import validate_affinity
 from .annotation_validation import validate_pod_annotations, validate_profile_annotations
 from .claims_validation import claim_names, validate_claims
-from .container_validation import OfPod, validate_container, validate_hooks
+from .container_validation import RESTART_POLICIES, OfPod, validate_container, validate_hooks, validate_restarts
 from .ephemeral_validation import validate_ephemeral_containers
 from .gated_validation import validate_gated_changes, without_node_limits
 from .pod_level_resources import validate_pod_level_resources
 from .resize_validation import validate_resize_policies
 from .resource_validation import validate_overhead
-from .restart_validation import RESTART_POLICIES, validate_restarts
 from .security_validation import validate_host_users, validate_pod_security_context
 from .spread_validation import validate_spread
 from .volume_validation import validate_volumes

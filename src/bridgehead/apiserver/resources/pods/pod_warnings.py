@@ -12,11 +12,12 @@ from itertools import islice
 
 from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.shared.address_rules import warn_of_ip
+from bridgehead.apiserver.resources.shared.node_labels import warn_of_key, warn_of_label
 from bridgehead.apiserver.resources.shared.pod_names import warn_of_pod_name
 from bridgehead.apiserver.resources.shared.quantity_rules import warn_of_fractional_bytes
+from bridgehead.objects.names import check_label_value
 
 from .annotation_validation import APP_ARMOR, DEPRECATED_APP_ARMOR, SECCOMP_CONTAINER, SECCOMP_POD
-from .node_label_warnings import warn_of_node_labels
 from .pod_containers import visit_containers
 from .volume_warnings import warn_of_volumes
 
@@ -53,7 +54,7 @@ def warn_of_template(path: str, template: JsonObject) -> list[str]:
 
 def _warn(annotations: Mapping[str, str], metadata: str, path: str, spec: JsonObject) -> list[str]:
     """`metadata` and `path` are the paths of the metadata and of the spec."""
-    warnings = warn_of_node_labels(path, spec)
+    warnings = _warn_of_node_labels(path, spec)
     if annotations:
         found = [key for key in _ANNOTATIONS if key in annotations]
         warnings += [f"{metadata}.annotations[{key}]: {_ANNOTATIONS[key]}" for key in found]
@@ -216,4 +217,37 @@ def _warn_of_affinity(path: str, affinity: JsonObject) -> list[str]:
             for item, term in terms
             if "labelSelector" not in term
         ]
+    return warnings
+
+
+def _warn_of_node_labels(path: str, spec: JsonObject) -> list[str]:
+    """Warn of rules for nodes that use labels which nodes no longer have, or values that none can have."""
+    warnings = [
+        warning for key in spec.get("nodeSelector", ()) for warning in warn_of_label(f"{path}.nodeSelector[{key}]", key)
+    ]
+    affinity = spec.get("affinity", {}).get("nodeAffinity")
+    if affinity is not None:
+        item = f"{path}.affinity.nodeAffinity"
+        for index, term in enumerate(affinity.get(_REQUIRED, {}).get("nodeSelectorTerms", ())):
+            warnings += _warn_of_term(f"{item}.{_REQUIRED}.nodeSelectorTerms[{index}]", term, checks_values=False)
+        for index, weighted in enumerate(affinity.get(_PREFERRED, ())):
+            term = weighted.get("preference", {})
+            warnings += _warn_of_term(f"{item}.{_PREFERRED}[{index}].preference", term, checks_values=True)
+    for index, constraint in enumerate(spec.get("topologySpreadConstraints", ())):
+        item, key = f"{path}.topologySpreadConstraints[{index}]", constraint.get("topologyKey", "")
+        warnings += warn_of_key(f"{item}.topologyKey", key)
+        if "labelSelector" not in constraint:
+            warnings.append(f"{item}.labelSelector: a null labelSelector results in matching no pod")
+    return warnings
+
+
+def _warn_of_term(path: str, term: JsonObject, *, checks_values: bool) -> list[str]:
+    warnings = []
+    for index, requirement in enumerate(term.get("matchExpressions", ())):
+        item, key = f"{path}.matchExpressions[{index}]", requirement.get("key", "")
+        warnings += warn_of_key(f"{item}.key", key)
+        for position, value in enumerate(requirement.get("values", ()) if checks_values else ()):
+            warnings += [
+                f"{item}.values[{position}]: {value} is invalid, {reason}" for reason in check_label_value(value)
+            ]
     return warnings
