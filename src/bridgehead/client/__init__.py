@@ -4,8 +4,8 @@ Errors are in `client.errors`, the outcomes of a reconcile in `client.workqueue`
 """
 
 from .api import ApiClient
+from .candidacy import ElectionTimings
 from .codec import ListResult, WatchEvent
-from .election import ElectionTimings
 from .event_recorder import EventRecorder, reference_to
 from .informer import Informer, Running, running
 from .kubeconfig import ClientConfig, in_cluster_config, load_config, load_kubeconfig

@@ -19,7 +19,7 @@ from bridgehead.objects.times import format_micro_time
 from bridgehead.racing import race
 
 from .api import ApiClient
-from .election import JITTER_FACTOR, Candidacy, ElectionTimings, released
+from .candidacy import JITTER_FACTOR, Candidacy, ElectionTimings, released
 from .errors import AlreadyExists, ClientError, Conflict, NotFound
 from .event_recorder import EventRecorder
 from .informer import Informer, running

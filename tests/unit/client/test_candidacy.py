@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridgehead.client.election import Candidacy, ElectionTimings, released
+from bridgehead.client.candidacy import Candidacy, ElectionTimings, released
 from bridgehead.objects.coordination import LeaseSpec
 
 TIMINGS = ElectionTimings()
