@@ -13,7 +13,7 @@
 | `handover`, `connection_search` | two more, for connections that other nodes know: `unknown_connections` |
 | `flow_trace` | another one, for one flow that is traced, and the kernel's events about its packets |
 | `netlink_socket`, `netlink_attributes`, `inet` | netlink itself |
-| `routes` | the routes of all tables, the links with their addresses |
+| `rtnetlink_listing` | reads the routes of all tables, the links with their addresses |
 | `packet_sockets` | Ethernet frames of one protocol |
 | `listening_ports` | the ports on which processes listen |
 | `forked_calls` | calls of functions in forked processes, which may enter other namespaces |

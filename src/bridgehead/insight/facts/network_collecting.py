@@ -21,7 +21,7 @@ from bridgehead.network.conntrack_listing import FlowRecord, list_flows
 from bridgehead.network.ipset import IpSets
 from bridgehead.network.listening_ports import ListeningSocket, parse_all_sockets, parse_sctp_sockets
 from bridgehead.network.programs import Program, ProgramFailed, RunningProgram
-from bridgehead.network.routes import list_links, list_routes
+from bridgehead.network.rtnetlink_listing import list_links, list_routes
 from bridgehead.network.ruleset import Ruleset
 from bridgehead.network.ruleset_events import FAMILIES
 

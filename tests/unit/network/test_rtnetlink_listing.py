@@ -6,7 +6,7 @@ import socket
 import struct
 
 from bridgehead.network.netlink_attributes import attribute, u32
-from bridgehead.network.routes import RouteRecord, parse_route
+from bridgehead.network.rtnetlink_listing import RouteRecord, parse_route
 from bridgehead.network.rtnetlink_requests import ROUTE_HEADER
 from bridgehead.network.uapi.rtnetlink import (
     RTA_DST,
