@@ -6,7 +6,7 @@
     schema_types                types of variables from schemas
     lexer, parser, macros       text to `syntax_tree`
     checker, unification        types of nodes; names and overloads; `literals` checks constants
-    compiling, steps, calls,    nodes to closures; `merging` has `==` and `+` of lists that are sets or have keys
+    compiling, steps, calls,    nodes to closures; `set_and_map_lists` has their `==` and `+`
       comprehensions
     estimation                  the most that an expression costs
     library/                    functions and operators: `declarations` with implementations and `costs`

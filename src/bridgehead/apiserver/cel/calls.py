@@ -14,7 +14,7 @@ from typing import Any
 
 from .declarations import Overload
 from .errors import EvaluationError
-from .merging import compile_merging
+from .set_and_map_lists import compile_merging
 from .syntax_tree import Call
 from .types import Type
 from .values import Frame, cel_type, lookup, optional_lookup
