@@ -1,6 +1,6 @@
 """IPAddress (networking.k8s.io/v1): its entry in the table and its rules.
 
-The object of a Service's address is written with the Service (`services.service_ranges`). Other users of an address
+The object of a Service's address is written with the Service (`services.cluster_ip_ranges`). Other users of an address
 create one themselves, which keeps Services from getting it.
 Pure: no I/O, no clock, no randomness. Source: Kubernetes `ValidateIPAddress`, `ValidateIPAddressUpdate`.
 """

@@ -4,7 +4,7 @@
     service_defaults      defaults, values that an update keeps, values that a change of type drops
     service_families      IP families (dual stack)
     service_allocation    ClusterIPs and node ports, and the claims that make them exclusive
-    service_ranges        the ranges of the cluster, and the IPAddress objects of addresses
+    cluster_ip_ranges     the ranges of the cluster, and the IPAddress objects of addresses
     service_ingress       addresses of load balancers
     service_source_ranges the clients that a load balancer lets in
     service_validation    the finished Service, and what an update may not change
@@ -14,9 +14,9 @@
 Other packages import from here.
 """
 
+from .cluster_ip_ranges import IP_ADDRESSES, MANAGER, MANAGER_LABEL, ServiceRanges, address_object
 from .service_allocation import address_claim
 from .service_ingress import added_addresses
-from .service_ranges import IP_ADDRESSES, MANAGER, MANAGER_LABEL, ServiceRanges, address_object
 from .services import ServiceStrategy, service_resource
 
 __all__ = [

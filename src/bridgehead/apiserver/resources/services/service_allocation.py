@@ -3,7 +3,7 @@
 A range has two bands (KEP-3070, KEP-3668). A Service that asks for no value gets a random one from the upper band, so
 that the lower band stays free for explicit values such as 10.96.0.10; when the upper band is full, the lower one is
 used. There is no allocator state: a value is taken if the store has a claim on it. A restart therefore has nothing to
-rebuild, and several API servers need no coordination. `service_ranges` has the ranges of the cluster. Called by
+rebuild, and several API servers need no coordination. `cluster_ip_ranges` has the ranges of the cluster. Called by
 `services.ServiceStrategy`.
 """
 
@@ -130,7 +130,7 @@ class PortRange:
 
 
 class Ranges(Protocol):
-    """The ranges of a cluster; see `service_ranges.ServiceRanges`."""
+    """The ranges of a cluster; see `cluster_ip_ranges.ServiceRanges`."""
 
     families: tuple[str, ...]
 

@@ -19,11 +19,11 @@ from bridgehead.apiserver.resources.shared.columns import (
 )
 from bridgehead.objects.names import check_dns1123_label
 
+from .cluster_ip_ranges import ServiceRanges, address_companions
 from .service_allocation import PortRange, addresses_of, allocate_addresses, allocate_ports, claims_of
 from .service_defaults import drop_for_type, keep_allocated, link_cluster_ips, set_defaults
 from .service_families import complete_families, set_families
 from .service_ingress import validate_load_balancer_ip, validate_status_addresses
-from .service_ranges import ServiceRanges, address_companions
 from .service_source_ranges import validate_new_source_ranges
 from .service_types import needs_cluster_ip
 from .service_validation import validate_cluster_ips, validate_service, validate_service_update
