@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from bridgehead.controllers.endpoints import endpointslice_controller, mirroring
+from bridgehead.controllers.endpoints import mirroring, slice_endpoints
 from bridgehead.controllers.endpoints.slice_plan import sort_ports
 from bridgehead.objects.coordination import Lease
 from bridgehead.objects.core import PROXY_NAME_LABEL, Endpoints, Node, Pod, Service
@@ -56,8 +56,8 @@ def count_pending(
     if service.spec.selector:
         known = {node.metadata.name: node for node in nodes}
         manager, groups = (
-            endpointslice_controller.MANAGER,
-            endpointslice_controller.wanted_endpoints(service, pods, known.get),
+            slice_endpoints.MANAGER,
+            slice_endpoints.wanted_endpoints(service, pods, known.get),
         )
     elif endpoints is not None and mirroring.is_mirrored(endpoints, service):
         manager, groups = mirroring.MANAGER, mirroring.mirror_subsets(endpoints).wanted

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from bridgehead.controllers.endpoints import endpointslice_controller, mirroring
+from bridgehead.controllers.endpoints import mirroring, slice_endpoints
 from bridgehead.controllers.endpoints.slice_plan import Template, plan_slices
 from bridgehead.insight.doctor.subjects import CertificateEnd, Facts, Target
 from bridgehead.insight.facts.cluster_state import ClusterState, Json
@@ -148,9 +148,9 @@ class World:
                 for pod in self.pods.values()
                 if pod.metadata.namespace == key.namespace and selector <= pod.metadata.labels.items()
             ]
-            wanted = endpointslice_controller.wanted_endpoints(service, pods, self.nodes.get)
+            wanted = slice_endpoints.wanted_endpoints(service, pods, self.nodes.get)
             owner = OwnerReference(api_version="v1", kind="Service", name=key.name, uid=service.metadata.uid)
-            labels = endpointslice_controller.slice_labels(service)
+            labels = slice_endpoints.slice_labels(service)
             plan = plan_slices(Template(key.namespace, owner, labels), wanted, [], 100)
         else:
             endpoints = self.endpoints.get(key)

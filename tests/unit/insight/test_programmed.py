@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from bridgehead.controllers.endpoints import mirroring
-from bridgehead.controllers.endpoints.endpointslice_controller import MANAGER
+from bridgehead.controllers.endpoints.slice_endpoints import MANAGER
 from bridgehead.insight.programmed import count_pending, count_ready, describe, find_lacking, why_not_proxied
 from bridgehead.objects.coordination import Lease
 from bridgehead.objects.core import Endpoints, Node, Pod, Service

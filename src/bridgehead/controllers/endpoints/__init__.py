@@ -1,7 +1,7 @@
 """Controllers for Endpoints and EndpointSlices, and for Events of Services that cannot work.
 
-- Controllers: `endpoints_controller` (with `subsets`), `endpointslice_controller` and `mirroring` (with `slice_plan`,
-  `slice_cache`, `slice_writer`).
+- Controllers: `endpoints_controller` (with `subsets`), `endpointslice_controller` (with `slice_endpoints`) and
+  `mirroring`; both with `slice_plan`, `slice_cache`, `slice_writer`.
 - Zone hints: `zone_hints`, with the CPUs of each zone from `topology`.
 - Events of Services in trouble: `service_warnings_controller`, `service_troubles`; `healed_events_controller` deletes
   those of balancers and proxies.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bridgehead.controllers.endpoints import endpointslice_controller, mirroring
+from bridgehead.controllers.endpoints import mirroring, slice_endpoints
 from bridgehead.controllers.endpoints.endpoint_pods import families_of, pod_ips
 from bridgehead.insight.findings import Finding, Severity
 from bridgehead.insight.programmed import count_pending
@@ -33,9 +33,7 @@ def _behind_pods(view: ServiceView, facts: Facts) -> Iterator[Finding]:
     cluster = facts.cluster
     if not view.sees_pods or not cluster.has_seen("nodes"):
         return
-    managed = [
-        each for each in view.slices if each.metadata.labels.get(MANAGED_BY_LABEL) == endpointslice_controller.MANAGER
-    ]
+    managed = [each for each in view.slices if each.metadata.labels.get(MANAGED_BY_LABEL) == slice_endpoints.MANAGER]
     others = [each for each in view.slices if each not in managed]
     if not managed and any(each.endpoints for each in others):
         return  # another controller writes the slices of this Service

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
-from bridgehead.controllers.endpoints import endpointslice_controller
+from bridgehead.controllers.endpoints import slice_endpoints
 from bridgehead.insight.facts.system_objects import SYSTEM
 from bridgehead.objects.core import Service
 from bridgehead.objects.endpoint_slices import MANAGED_BY_LABEL, SERVICE_NAME_LABEL, EndpointSlice
@@ -184,7 +184,7 @@ def _labels(obj: Json) -> dict[str, str]:
 
 
 def _is_controllers(obj: Json) -> bool:
-    return _labels(obj).get(MANAGED_BY_LABEL) == endpointslice_controller.MANAGER
+    return _labels(obj).get(MANAGED_BY_LABEL) == slice_endpoints.MANAGER
 
 
 def _check_size(actions: Iterable[Action]) -> None:

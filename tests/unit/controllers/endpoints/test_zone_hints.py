@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridgehead.controllers.endpoints import zone_hints
-from bridgehead.controllers.endpoints.endpointslice_controller import wanted_endpoints
+from bridgehead.controllers.endpoints.slice_endpoints import wanted_endpoints
 from bridgehead.controllers.endpoints.slice_plan import Group, SlicePlan, Template, plan_slices
 from bridgehead.controllers.endpoints.zone_hints import HintsResult, carry_over, plan_hints
 from bridgehead.objects.core import Service, ServicePort

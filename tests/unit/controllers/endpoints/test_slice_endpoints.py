@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridgehead.controllers.endpoints.endpointslice_controller import orphaned_slices, slice_labels, wanted_endpoints
+from bridgehead.controllers.endpoints.slice_endpoints import orphaned_slices, slice_labels, wanted_endpoints
 from bridgehead.controllers.endpoints.slice_plan import Group
 from bridgehead.objects.core import ContainerPort, Pod, Service, ServicePort
 from bridgehead.objects.endpoint_slices import (
