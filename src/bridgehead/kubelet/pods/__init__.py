@@ -1,10 +1,10 @@
 """The life of a pod on this node.
 
 `pod_worker` runs one pod from its first sight to its removal; `worker_state` has its states and the moves between them.
-The worker asks `pod_admission` whether the node takes the pod (`unsupported_fields`, `node_room`), `actions` what to do
-next (kubelet's `computePodActions`) and `pod_status` what to report; `pod_reporter` writes
-Events, and `status_manager` sends the `status_patch`. `pod_resize` changes resources of a running pod, as `resize_plan`
-decides.
+The worker asks `pod_admission` whether the node takes the pod (`unsupported_fields`, `node_room`),
+`starts_and_restarts` what to do next (kubelet's `computePodActions`) and `pod_status` what to report; `pod_reporter`
+writes Events, and `status_manager` sends the `status_patch`. `pod_resize` changes resources of a running pod, as
+`resize_plan` decides.
 `pod_sandbox` and `pod_volumes` make what a pod has beside its containers, `pod_termination` ends them.
 
 `barrier` holds SIGTERM back until no proxy sends a terminating pod new connections; `withdrawal` decides whether its

@@ -31,8 +31,8 @@ from bridgehead.objects.core import (
 from bridgehead.objects.meta import Condition, find_condition
 from bridgehead.objects.times import format_time
 
-from .actions import has_begun, has_failed_init, is_restarted, may_restart_all, restarting_all
 from .resize_plan import WHOLE
+from .starts_and_restarts import has_begun, has_failed_init, is_restarted, may_restart_all, restarting_all
 from .status_patch import ALL_RESTARTING, RESIZE_CONDITIONS
 
 # Reasons of pods that their node ends: for their use of local storage, and for a critical pod.

@@ -2,7 +2,7 @@
 
 The kubelet makes one worker for each pod uid and notifies it of changes: of the pod, of a container, of an object that
 the pod refers to. A worker does one thing at a time; workers run concurrently. `worker_state` decides which state
-follows, `actions` what to do next in SYNCING, `pod_reporter` reports, `pod_termination` stops the containers.
+follows, `starts_and_restarts` what to do next in SYNCING, `pod_reporter` reports, `pod_termination` stops the containers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from bridgehead.objects.core import Pod
 from bridgehead.objects.kinds import PODS
 from bridgehead.objects.times import parse_time
 
-from .actions import PodActions, compute_pod_actions
 from .barrier import Barrier
 from .pod_admission import PodAdmission
 from .pod_reporter import PodReporter
@@ -35,6 +34,7 @@ from .pod_sandbox import PodSandbox
 from .pod_status import EVICTED, PREEMPTED
 from .pod_termination import PodTermination, retry
 from .pod_volumes import PodVolumes
+from .starts_and_restarts import PodActions, compute_pod_actions
 from .static_manifest import is_static
 from .status_manager import PodStatusManager
 from .worker_state import Deletion, PodSyncStatus, WorkerEvent, WorkerState, advance

@@ -22,7 +22,7 @@ import msgspec
 class WorkerState(enum.Enum):
     """The states of a worker, in their order."""
 
-    SYNCING = "syncing"  # starts and restarts containers, as `actions` computes
+    SYNCING = "syncing"  # starts and restarts containers, as `starts_and_restarts` computes
     TERMINATING = "terminating"  # stops the containers
     TERMINATED = "terminated"  # no container runs; writes the last status, removes the sandbox and the volumes
     RELEASED = "released"  # nothing is left on the node; waits for a deletion, then deletes the object

@@ -8,7 +8,7 @@ from bridgehead.backoff import KeyedBackoff
 from bridgehead.kubelet.containers.pod_containers import PodContainers
 from bridgehead.kubelet.containers.restart_backoff import format_duration, image_backoff
 from bridgehead.kubelet.containers.runs import Run
-from bridgehead.kubelet.pods.actions import RESTART_ALL, PodActions, compute_pod_actions
+from bridgehead.kubelet.pods.starts_and_restarts import RESTART_ALL, PodActions, compute_pod_actions
 from bridgehead.objects.core import (
     Container,
     ContainerRestartRule,
