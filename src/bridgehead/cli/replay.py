@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from bridgehead.insight.network_namespaces import NetworkNamespaces
     from bridgehead.insight.recording.format import Recording
-    from bridgehead.insight.recording.rebuilding import Plan, State
+    from bridgehead.insight.recording.replay_plan import Plan, State
     from bridgehead.lab.plan import LabConfig, LabFiles
     from bridgehead.objects.core import Node
 
@@ -68,7 +68,7 @@ def command(
     from bridgehead.client.errors import ClientError
     from bridgehead.insight.recording.files import read_recording
     from bridgehead.insight.recording.format import InvalidRecording
-    from bridgehead.insight.recording.rebuilding import TooLarge, recorded_nodes
+    from bridgehead.insight.recording.replay_plan import TooLarge, recorded_nodes
 
     factor = _parse_speed(speed)
     try:
@@ -134,7 +134,7 @@ async def _replay(
 ) -> bool:
     """Rebuild the recording and print how the replay differs. Returns whether it does not."""
     from bridgehead.insight.recording.comparison import recorded_mode
-    from bridgehead.insight.recording.rebuilding import plan_replay
+    from bridgehead.insight.recording.replay_plan import plan_replay
     from bridgehead.objects.kinds import NODES, SERVICES
 
     from .replay_mode import set_proxy_mode
@@ -187,7 +187,7 @@ def _compare_frontends(plan: Plan, state: State, nodes: Iterable[Node], moved: C
     `moved`: Services for which the lab chose addresses or ports.
     """
     from bridgehead.insight.recording.comparison import differences, frontends_of
-    from bridgehead.insight.recording.rebuilding import State
+    from bridgehead.insight.recording.replay_plan import State
 
     services = {
         key: state.services.get(key, each) if str(key) in moved else each for key, each in plan.final.services.items()

@@ -9,7 +9,7 @@ from collections.abc import Collection
 from bridgehead.client import ApiClient
 from bridgehead.insight.programmed import Lacking, count_pending, find_lacking
 from bridgehead.insight.recording.comparison import with_recorded_addresses
-from bridgehead.insight.recording.rebuilding import Plan, State
+from bridgehead.insight.recording.replay_plan import Plan, State
 from bridgehead.insight.recording.stand_ins import ADDRESSES_ANNOTATION, recorded_addresses
 from bridgehead.objects import progress
 from bridgehead.objects.core import Node, Pod

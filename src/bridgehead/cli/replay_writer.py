@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from bridgehead.client import ApiClient
 from bridgehead.client.errors import AlreadyExists, ApiError, Invalid, NotFound
 from bridgehead.insight.findings import printable
-from bridgehead.insight.recording.rebuilding import Action, Plan
+from bridgehead.insight.recording.replay_plan import Action, Plan
 from bridgehead.insight.recording.replayed_objects import Json
 from bridgehead.insight.recording.stand_ins import recorded_addresses
 from bridgehead.objects.kinds import (

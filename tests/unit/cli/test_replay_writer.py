@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bridgehead.cli.replay_writer import batches, merge_patch
-from bridgehead.insight.recording.rebuilding import Action
+from bridgehead.insight.recording.replay_plan import Action
 from bridgehead.objects.kinds import ENDPOINT_SLICES, SERVICES
 
 

@@ -6,6 +6,6 @@ cleaning    removal of secrets from objects
 redaction   replacement of names and addresses; `with `redacted_addresses` and `vocabulary`
 files       reading and atomic writing of a file
 recorder    lists and watches of a cluster
-rebuilding  the writes of a replay: the objects, in `replayed_objects`, and the pods that run, in `stand_ins`
+replay_plan the writes of a replay: the objects, in `replayed_objects`, and the pods that run, in `stand_ins`
 comparison  Frontends of a recording and of its replay
 """

@@ -23,7 +23,7 @@ from bridgehead.proxy.frontends import Frontend, FrontendKey, NodeFacts
 from bridgehead.proxy.service_frontends import compile_service
 
 from .format import NetworkEntry, Recording
-from .rebuilding import State
+from .replay_plan import State
 
 _MOST_NAMED = 5  # backends in a text
 _NOT_COMPARED = (RulesMode.USERSPACE, RulesMode.IPVS)

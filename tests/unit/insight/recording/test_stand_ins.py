@@ -6,7 +6,7 @@ from typing import Any
 
 from bridgehead.insight.recording.comparison import frontends_of, with_recorded_addresses
 from bridgehead.insight.recording.format import EndEntry, Entry, ObjectEntry, Recording
-from bridgehead.insight.recording.rebuilding import Action, Plan, State, plan_replay
+from bridgehead.insight.recording.replay_plan import Action, Plan, State, plan_replay
 from bridgehead.insight.recording.stand_ins import ADDRESSES_ANNOTATION, READY_GATE, recorded_addresses
 from bridgehead.objects.core import Node, Pod, PodIP, PodStatus
 from bridgehead.objects.kinds import ENDPOINT_SLICES, PODS, SERVICES

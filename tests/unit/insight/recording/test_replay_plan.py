@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridgehead.insight.facts.network_state import NetworkState
-from bridgehead.insight.recording import rebuilding
+from bridgehead.insight.recording import replay_plan
 from bridgehead.insight.recording.comparison import (
     compare_kernels,
     differences,
@@ -26,7 +26,7 @@ from bridgehead.insight.recording.format import (
     Recording,
     decode,
 )
-from bridgehead.insight.recording.rebuilding import Plan, TooLarge, plan_replay, recorded_nodes
+from bridgehead.insight.recording.replay_plan import Plan, TooLarge, plan_replay, recorded_nodes
 from bridgehead.insight.rulesets.entries import RulesMode
 from bridgehead.objects.core import Node, NodeAddress, NodeStatus
 from bridgehead.objects.endpoint_slices import MANAGED_BY_LABEL
@@ -202,7 +202,7 @@ def test_the_last_rules_of_a_node_count():
 
 
 def test_too_many_objects_make_no_lab(monkeypatch):
-    monkeypatch.setattr(rebuilding, "MOST_OBJECTS", 2)
+    monkeypatch.setattr(replay_plan, "MOST_OBJECTS", 2)
 
     plan_of(service("a"), service("b"))
     with pytest.raises(TooLarge):
