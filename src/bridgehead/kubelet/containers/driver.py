@@ -1,7 +1,7 @@
 """Starts, probes, restarts and stops the containers of one pod.
 
-The pod worker owns a driver and decides when to use it (see `pods.starts_and_restarts`). State is kept in `pod_containers`; `start`
-starts a container, `termination` stops one.
+The pod worker owns a driver and decides when to use it (see `pods.starts_and_restarts`). State is kept in
+`pod_containers`; `start` starts a container, `termination` stops one.
 """
 
 from __future__ import annotations

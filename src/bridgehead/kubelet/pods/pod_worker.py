@@ -2,7 +2,8 @@
 
 The kubelet makes one worker for each pod uid and notifies it of changes: of the pod, of a container, of an object that
 the pod refers to. A worker does one thing at a time; workers run concurrently. `worker_state` decides which state
-follows, `starts_and_restarts` what to do next in SYNCING, `pod_reporter` reports, `pod_termination` stops the containers.
+follows, `starts_and_restarts` what to do next in SYNCING, `pod_reporter` reports, `pod_termination` stops the
+containers.
 """
 
 from __future__ import annotations
