@@ -16,7 +16,7 @@ from bridgehead.kubelet.runtimes.runtime import ContainerInfo, ImageUnavailable,
 from bridgehead.kubelet.runtimes.wire import messages
 
 from . import coroutines
-from .attachments import Attachment
+from .attached_output import Attachment
 from .exec_tasks import ExecStreams
 from .reactor import Reactor
 from .runtime_service import RuntimeService

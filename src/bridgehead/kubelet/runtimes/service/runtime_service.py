@@ -32,7 +32,7 @@ from bridgehead.kubelet.runtimes.runtime import (
 from bridgehead.kubelet.runtimes.spawn.zygote import Zygote
 
 from . import coroutines
-from .attachments import Attachment
+from .attached_output import Attachment
 from .cgroup_removal import remove_cgroup
 from .container_plan import plan_exec
 from .coroutines import Outcome

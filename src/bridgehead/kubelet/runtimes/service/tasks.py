@@ -20,7 +20,7 @@ from bridgehead.kubelet.runtimes.spawn.jobs import RunContainer, StandInProgram
 from bridgehead.kubelet.runtimes.spawn.zygote import FORK_IN_GIVEN, FORK_IN_NEW, FORK_IN_NODE, Zygote
 
 from . import coroutines, log_writer, process_ledger
-from .attachments import Attachment
+from .attached_output import Attachment
 from .cgroup_removal import remove_cgroup
 from .child_processes import Child
 from .coroutines import Outcome
