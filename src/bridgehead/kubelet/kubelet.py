@@ -25,7 +25,7 @@ from .node.last_addresses import read_last_addresses
 from .node.machine import kernel_has_app_armor, machine_capacity
 from .node.node_reporter import NodeReporter
 from .node.pod_addresses import PodAddresses
-from .node.pod_users import PodUsers
+from .node.pod_id_ranges import PodUsers
 from .node.settings import NodeSettings
 from .nofollow import remove_tree
 from .pods.barrier import Barrier

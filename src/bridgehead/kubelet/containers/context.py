@@ -13,7 +13,7 @@ from bridgehead.client import ApiClient, EventRecorder, Informer
 from bridgehead.images.service.client import PullerClient
 from bridgehead.kubelet.metrics.operations import KubeletMetrics, ProbeMetrics
 from bridgehead.kubelet.node.pod_addresses import PodAddresses
-from bridgehead.kubelet.node.pod_users import PodUsers
+from bridgehead.kubelet.node.pod_id_ranges import PodUsers
 from bridgehead.kubelet.node.settings import NodeSettings
 from bridgehead.kubelet.runtimes.runtime import Runtime, SandboxInfo
 from bridgehead.kubelet.volumes.referenced_objects import ReferencedObjects

@@ -3,5 +3,5 @@
 `settings` is the kubelet's configuration. `node_reporter` registers the Node, renews its Lease and corrects its status,
 which `node_status` renders from `machine` (capacity and nodeInfo). `pod_addresses` allocates the addresses of pods
 (`last_addresses` keeps the turn over restarts), `resolv_conf` parses and renders resolv.conf.
-`pod_users` gives pods ranges of user ids, `image_collector` has images removed when the disk is full.
+`pod_id_ranges` gives pods ranges of user ids, `image_collector` has images removed when the disk is full.
 """

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from bridgehead.kubelet.node.pod_users import PodUsers
+from bridgehead.kubelet.node.pod_id_ranges import PodUsers
 from bridgehead.objects.core import Pod
 
 
