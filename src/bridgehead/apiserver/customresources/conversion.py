@@ -26,8 +26,8 @@ from bridgehead.apiserver.webhookclient.webhook_location import parse_client_con
 from bridgehead.storage import Facts, Record, Store
 
 from .conversion_reviews import BadReview, converted_objects, make_review
+from .converted_store import ConvertedWatch, View
 from .schema import Structural
-from .views import ConvertedWatch, View
 
 _WEBHOOK_SECONDS = 30.0
 # Objects in one call of a webhook.
