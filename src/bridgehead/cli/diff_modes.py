@@ -72,7 +72,7 @@ async def _show(
     from bridgehead.insight.expectations import expect_node
     from bridgehead.insight.facts.cluster_reading import read_cluster
     from bridgehead.insight.findings import printable
-    from bridgehead.insight.modes import compare_modes
+    from bridgehead.insight.mode_differences import compare_modes
     from bridgehead.objects.meta import ObjectKey
 
     from .node_choice import choose_node, chosen_services, missing_lines, require_service

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bridgehead.insight.expectations import expect_node
 from bridgehead.insight.facts.cluster_state import ClusterState
-from bridgehead.insight.modes import Aspect, compare_modes
+from bridgehead.insight.mode_differences import Aspect, compare_modes
 from bridgehead.proxy.config import MODES
 from tests.unit.examples import examples
 
