@@ -16,5 +16,5 @@ rulesets    a node's rules, each with the Service that it is there for; their co
 recording   recordings of a cluster's Services in a file, and the plan of their replay
 flows       live connections by Service
 dashboard   the page of a cluster in a browser
-modes       observable differences between two proxy modes
+mode_differences  observable differences between two proxy modes
 """

@@ -12,7 +12,7 @@
     serving                a definition -> entries of the table, one for each served version
     conversion             stored objects of one version -> objects of another one, without or with a webhook
     conversion_reviews     ConversionReview: requests, and the checks of answers
-    views                  a store that shows converted objects
+    converted_store        a store that shows converted objects
     definition_controller  follows the definitions: names, conditions, table
     removal                deletion of a definition and of its instances
     schema/                structural schemas: validation, pruning, defaulting
