@@ -72,9 +72,9 @@ class _Proxy(proxy_world._Proxy):
     def follow(self, where: str, address: str, port: int, udp: bool) -> dict[str, Any]:
         import msgspec
 
+        from bridgehead.insight.trace.observed_path import journey
         from bridgehead.insight.trace.probing import Probe, make_connection, make_datagram, marker_of
         from bridgehead.insight.trace.rule_texts import parse_listing
-        from bridgehead.insight.trace.seen import journey
         from bridgehead.network.flow_lookup import FlowTuple, find_flow
         from bridgehead.network.flow_trace import Flow, FlowTrace
 

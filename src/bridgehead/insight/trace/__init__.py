@@ -16,7 +16,7 @@ destination      the address and port for a target
 path             the expected fate at one node: Frontend, backends, the client that they see
 policy           why these backends: traffic policies, hints, affinity, source ranges
 rule_texts       rules by their handles in nf_tables
-seen             the events of a traced packet as a journey through chains
+observed_path    the events of a traced packet as a journey through chains
 judgment         the verdict, the step where the connection died, differences
 steps, report, rendering  the numbered steps, the result, and its text
 """

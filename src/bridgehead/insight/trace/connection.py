@@ -29,12 +29,12 @@ from .destination import Destination
 from .following import CALL_SECONDS, Followed, connect, connect_by_programs, only_programs, rule_texts
 from .judgment import Observation, StepName
 from .listening import FlowEvents, RouteFound, find_route
+from .observed_path import Journey, journey
 from .path import Client, Expectation, Fate, expect
 from .policy import explain
 from .probing import Probe, ProbeResult, make_datagram, marker_of
 from .report import Report, Seen
 from .rule_texts import RuleTexts
-from .seen import Journey, journey
 from .target import OriginKind
 
 _MOST_WATCHED = 8  # nodes at which the connection is followed

@@ -13,10 +13,10 @@ from bridgehead.insight.network_namespaces import NetworkNamespace, NotEntered, 
 from bridgehead.network.flow_trace import Flow
 
 from .listening import FlowEvents, Listening, Signal, listen
+from .observed_path import chains_of
 from .probing import Probe, ProbeResult, make_connection
 from .program_probes import connection_commands, read_connection
 from .rule_texts import RuleTexts, parse_listing
-from .seen import chains_of
 
 CALL_SECONDS = 5.0
 PROGRAM_SECONDS = 4.0

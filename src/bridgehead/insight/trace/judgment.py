@@ -12,9 +12,9 @@ from typing import NamedTuple
 from bridgehead.network.flow_lookup import TrackedFlow
 from bridgehead.objects.addresses import join_host_port
 
+from .observed_path import Hop, Journey, PacketPath
 from .path import Choice, Expectation, Fate
 from .probing import Outcome, ProbeResult
-from .seen import Hop, Journey, PacketPath
 
 _USERSPACE = "userspace"
 

@@ -15,10 +15,10 @@ from bridgehead.proxy.frontends import Frontend
 from .judgment import Death, Observation, StepName
 from .listening import RouteFound
 from .name_resolution import NOERROR, UPSTREAM, DnsAnswer, ndots_of
+from .observed_path import Journey, PacketPath, translations
 from .path import Expectation, Fate
 from .probing import Outcome
 from .report import PossibleBackend, State, Step
-from .seen import Journey, PacketPath, translations
 
 _MOST_BACKENDS = 20
 _MOST_LINES = 40

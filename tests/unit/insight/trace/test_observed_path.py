@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from bridgehead.insight.trace.observed_path import Hop, chains_of, journey, translations
 from bridgehead.insight.trace.rule_texts import parse_listing
-from bridgehead.insight.trace.seen import Hop, chains_of, journey, translations
 from bridgehead.network.flow_trace import Header, TraceEvent, parse_header
 
 LISTING = """\
