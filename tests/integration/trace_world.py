@@ -131,7 +131,7 @@ class _Proxy(proxy_world._Proxy):
         return self._connect(where, address, port, is_udp, "")
 
     def _expected(self, case: dict[str, Any]) -> tuple[str, set[str]]:
-        from bridgehead.insight.trace.path import Client, Fate, expect
+        from bridgehead.insight.trace.expected_path import Client, Fate, expect
         from bridgehead.proxy.frontends import FrontendKey
 
         where, address, port, is_udp = case["connection"]

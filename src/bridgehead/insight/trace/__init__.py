@@ -13,7 +13,7 @@ target           targets and origins, as the user writes them
 origins          the place from which the connection is made
 name_resolution  the names that a program's resolver asks for, and the expected answers
 destination      the address and port for a target
-path             the expected fate at one node: Frontend, backends, the client that they see
+expected_path    the expected fate at one node: Frontend, backends, the client that they see
 policy           why these backends: traffic policies, hints, affinity, source ranges
 rule_texts       rules by their handles in nf_tables
 observed_path    the events of a traced packet as a journey through chains

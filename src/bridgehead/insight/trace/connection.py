@@ -26,11 +26,11 @@ from bridgehead.proxy.frontends import FrontendKey
 from . import judgment, steps
 from .context import Context
 from .destination import Destination
+from .expected_path import Client, Expectation, Fate, expect
 from .following import CALL_SECONDS, Followed, connect, connect_by_programs, only_programs, rule_texts
 from .judgment import Observation, StepName
 from .listening import FlowEvents, RouteFound, find_route
 from .observed_path import Journey, journey
-from .path import Client, Expectation, Fate, expect
 from .policy import explain
 from .probing import Probe, ProbeResult, make_datagram, marker_of
 from .report import Report, Seen

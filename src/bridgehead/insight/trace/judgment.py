@@ -12,8 +12,8 @@ from typing import NamedTuple
 from bridgehead.network.flow_lookup import TrackedFlow
 from bridgehead.objects.addresses import join_host_port
 
+from .expected_path import Choice, Expectation, Fate
 from .observed_path import Hop, Journey, PacketPath
-from .path import Choice, Expectation, Fate
 from .probing import Outcome, ProbeResult
 
 _USERSPACE = "userspace"

@@ -11,7 +11,7 @@ from bridgehead.objects.core import Service
 from bridgehead.objects.endpoint_slices import Endpoint, EndpointSlice
 from bridgehead.proxy.frontends import Frontend, NodeFacts, Publication
 
-from .path import Expectation
+from .expected_path import Expectation
 
 _FAMILIES = {"IPv4": 4, "IPv6": 6}
 

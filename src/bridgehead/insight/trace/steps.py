@@ -12,11 +12,11 @@ from bridgehead.kubelet.node.resolv_conf import Resolver
 from bridgehead.objects.addresses import join_host_port
 from bridgehead.proxy.frontends import Frontend
 
+from .expected_path import Expectation, Fate
 from .judgment import Death, Observation, StepName
 from .listening import RouteFound
 from .name_resolution import NOERROR, UPSTREAM, DnsAnswer, ndots_of
 from .observed_path import Journey, PacketPath, translations
-from .path import Expectation, Fate
 from .probing import Outcome
 from .report import PossibleBackend, State, Step
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridgehead.insight.trace.path import Client, Fate, expect
+from bridgehead.insight.trace.expected_path import Client, Fate, expect
 from bridgehead.insight.trace.policy import explain
 from bridgehead.proxy.changes import FrontendTable
 from bridgehead.proxy.frontends import FrontendKey, NodeFacts
