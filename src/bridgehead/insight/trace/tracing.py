@@ -12,11 +12,11 @@ from bridgehead.insight.network_namespaces import NetworkNamespace, NetworkNames
 from bridgehead.objects.meta import ObjectKey
 
 from . import steps
-from .asking import ask, find_resolver
 from .connection import Connection
 from .context import Context, Request
 from .destination import NoDestination, PortMissing, find_destination, name_to_resolve, namespaces_of
 from .judgment import StepName
+from .name_lookup import ask, find_resolver
 from .name_resolution import DnsAnswer, difference, expected_resolution
 from .origins import choose_source
 from .report import Report, State, Step
