@@ -17,6 +17,6 @@ expected_path    the expected fate at one node: Frontend, backends, the client t
 policy           why these backends: traffic policies, hints, affinity, source ranges
 rule_texts       rules by their handles in nf_tables
 observed_path    the events of a traced packet as a journey through chains
-judgment         the verdict, the step where the connection died, differences
+verdict          the verdict, the step where the connection died, differences
 steps, report, rendering  the numbered steps, the result, and its text
 """

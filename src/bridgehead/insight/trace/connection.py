@@ -23,12 +23,11 @@ from bridgehead.network.ipvs_connections import find_connection
 from bridgehead.objects.addresses import join_host_port
 from bridgehead.proxy.frontends import FrontendKey
 
-from . import judgment, steps
+from . import steps, verdict
 from .context import Context
 from .destination import Destination
 from .expected_path import Client, Expectation, Fate, expect
 from .following import CALL_SECONDS, Followed, connect, connect_by_programs, only_programs, rule_texts
-from .judgment import Observation, StepName
 from .listening import FlowEvents, RouteFound, find_route
 from .observed_path import Journey, journey
 from .policy import explain
@@ -36,6 +35,7 @@ from .probing import Probe, ProbeResult, make_datagram, marker_of
 from .report import Report, Seen
 from .rule_texts import RuleTexts
 from .target import OriginKind
+from .verdict import Observation, StepName
 
 _MOST_WATCHED = 8  # nodes at which the connection is followed
 _MOST_PODS = 5  # in which is looked whether they listen
@@ -121,8 +121,8 @@ class Connection:
     ) -> Report:
         expectation = seen.expectation
         frontend = expectation.frontend
-        death = judgment.find_death(seen)
-        does_work = judgment.works(seen)
+        death = verdict.find_death(seen)
+        does_work = verdict.works(seen)
         found = self._context.steps
         found.append(steps.service_step(seen.destination, self._protocol, frontend, self._to.note, expectation.because))
         if frontend is not None:
@@ -140,10 +140,10 @@ class Connection:
             found.append(steps.pod_step(seen, death))
         interfaces = {name: one.interfaces for name, one in followed.observed.items()}
         found.append(steps.connection_step(seen, followed.why_not, interfaces, self._unread, does_work))
-        self._context.differences += judgment.differences(seen)
+        self._context.differences += verdict.differences(seen)
         probe = seen.probe
         return msgspec.structs.replace(
-            self._context.report(judgment.verdict(seen), works=does_work),
+            self._context.report(verdict.verdict(seen), works=does_work),
             destination=join_host_port(*seen.destination),
             backends=backends,
             seen=None if probe is None else _seen(seen, probe),

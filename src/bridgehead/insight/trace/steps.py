@@ -13,12 +13,12 @@ from bridgehead.objects.addresses import join_host_port
 from bridgehead.proxy.frontends import Frontend
 
 from .expected_path import Expectation, Fate
-from .judgment import Death, Observation, StepName
 from .listening import RouteFound
 from .name_resolution import NOERROR, UPSTREAM, DnsAnswer, ndots_of
 from .observed_path import Journey, PacketPath, translations
 from .probing import Outcome
 from .report import PossibleBackend, State, Step
+from .verdict import Death, Observation, StepName
 
 _MOST_BACKENDS = 20
 _MOST_LINES = 40

@@ -15,12 +15,12 @@ from . import steps
 from .connection import Connection
 from .context import Context, Request
 from .destination import NoDestination, PortMissing, find_destination, name_to_resolve, namespaces_of
-from .judgment import StepName
 from .name_lookup import ask, find_resolver
 from .name_resolution import DnsAnswer, difference, expected_resolution
 from .origins import choose_source
 from .report import Report, State, Step
 from .target import OriginKind, TargetKind
+from .verdict import StepName
 
 _DOMAIN = "cluster.local"
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from bridgehead.insight.trace.expected_path import Choice, Expectation, Fate
-from bridgehead.insight.trace.judgment import Observation, StepName, differences, find_death, verdict, works
 from bridgehead.insight.trace.observed_path import Hop, Journey, PacketPath
 from bridgehead.insight.trace.probing import Outcome, ProbeResult
+from bridgehead.insight.trace.verdict import Observation, StepName, differences, find_death, verdict, works
 from bridgehead.network.flow_lookup import TrackedFlow
 from bridgehead.network.flow_trace import Header
 from bridgehead.proxy.frontends import Backend
