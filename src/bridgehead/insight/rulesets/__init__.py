@@ -6,7 +6,7 @@ own_tables          this project's tables of nftables, with the listeners of mod
 kube_proxy_tables   kube-proxy's table of nftables
 chains              KUBE-* chains of iptables
 virtual_servers     virtual servers of IPVS, and IP sets
-known               the Frontends that explain a line
+expected_frontends  the Frontends that explain a line
 meanings            a sentence for each kind of rule
 nft_listing         tables, chains and elements in nft's JSON; nft_text: their text
 report              rules as text and as JSON

@@ -17,7 +17,7 @@ from bridgehead.proxy.iptables.chains import CANARY, FILTER_NODE_PORTS, SERVICES
 from bridgehead.proxy.iptables.readback import parse_listing
 
 from .entries import KernelFrontend, Mechanism, RulesMode
-from .known import UNKNOWN, Found, Known
+from .expected_frontends import UNKNOWN, Found, Known
 from .meanings import rule_meaning
 
 TABLES = ("nat", "filter", "mangle")

@@ -28,8 +28,8 @@ from bridgehead.proxy.nftables.render import TableSpec
 from bridgehead.proxy.userspace.redirects import TABLE, guards, is_carried, redirect, sides
 
 from .entries import Entry, IpvsObjects, KernelFrontend, NodeRules, RulesMode
+from .expected_frontends import destination_text
 from .ipvs_comparison import find_alterations
-from .known import destination_text
 from .meanings import rule_meaning
 
 _OF_NFTABLES = (RulesMode.NFTABLES, RulesMode.KUBE_PROXY_NFTABLES)

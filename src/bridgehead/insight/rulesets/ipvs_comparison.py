@@ -24,7 +24,7 @@ from bridgehead.proxy.ipvs.render import Renderer
 from bridgehead.proxy.ipvs.transaction import DUMMY
 
 from .entries import IpvsObjects
-from .known import Known, destination_text
+from .expected_frontends import Known, destination_text
 from .virtual_servers import DestinationKeys, SetElement, server_line
 
 

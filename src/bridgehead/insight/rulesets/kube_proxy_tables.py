@@ -12,7 +12,7 @@ from bridgehead.proxy.address_texts import AddressPort
 from bridgehead.proxy.frontends import ANY_LOCAL, FrontendKey
 
 from .entries import KernelFrontend, Mechanism, RulesMode
-from .known import UNKNOWN, Found, Known, destination_text
+from .expected_frontends import UNKNOWN, Found, Known, destination_text
 from .meanings import rule_meaning
 from .nft_listing import Element, NftTable
 

@@ -17,7 +17,7 @@ from bridgehead.proxy.nftables.transaction import frontend_of
 from bridgehead.proxy.userspace.redirects import LISTENING, TABLE
 
 from .entries import KernelFrontend, Mechanism, RulesMode
-from .known import UNKNOWN, Found, Known, destination_text
+from .expected_frontends import UNKNOWN, Found, Known, destination_text
 from .meanings import rule_meaning
 from .nft_listing import Element, NftTable
 

@@ -10,7 +10,7 @@ from bridgehead.proxy.frontends import Frontend
 from . import kube_proxy_tables, own_tables
 from .chains import read_chains, try_parse
 from .entries import Mechanism, NodeRules, RulesMode
-from .known import Found, Known
+from .expected_frontends import Found, Known
 from .nft_listing import parse_tables
 from .virtual_servers import read_virtual_servers
 

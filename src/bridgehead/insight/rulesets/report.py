@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from .entries import Entry, Mechanism, NodeRules
-from .known import destination_text
+from .expected_frontends import destination_text
 
 _FOR_ALL = "for all Services"
 

@@ -19,7 +19,7 @@ from bridgehead.proxy.ipvs.readback import KernelState, Ownership
 from bridgehead.proxy.ipvs.transaction import DUMMY
 
 from .entries import IpvsObjects, KernelFrontend, Mechanism, RulesMode
-from .known import UNKNOWN, Found, Known, destination_text
+from .expected_frontends import UNKNOWN, Found, Known, destination_text
 
 _MODE = RulesMode.IPVS
 
