@@ -7,7 +7,7 @@ kube_proxy_tables   kube-proxy's table of nftables
 chains              KUBE-* chains of iptables
 virtual_servers     virtual servers of IPVS, and IP sets
 expected_frontends  the Frontends that explain a line
-meanings            a sentence for each kind of rule
+rule_descriptions   a sentence for each kind of rule
 nft_listing         tables, chains and elements in nft's JSON; nft_text: their text
 report              rules as text and as JSON
 rendering           the rules of a mode that is not in use

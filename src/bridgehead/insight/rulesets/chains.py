@@ -18,7 +18,7 @@ from bridgehead.proxy.iptables.readback import parse_listing
 
 from .entries import KernelFrontend, Mechanism, RulesMode
 from .expected_frontends import UNKNOWN, Found, Known
-from .meanings import rule_meaning
+from .rule_descriptions import rule_meaning
 
 TABLES = ("nat", "filter", "mangle")
 _BUILT_IN = ("PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING")

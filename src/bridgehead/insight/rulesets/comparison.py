@@ -30,7 +30,7 @@ from bridgehead.proxy.userspace.redirects import TABLE, guards, is_carried, redi
 from .entries import Entry, IpvsObjects, KernelFrontend, NodeRules, RulesMode
 from .expected_frontends import destination_text
 from .ipvs_comparison import find_alterations
-from .meanings import rule_meaning
+from .rule_descriptions import rule_meaning
 
 _OF_NFTABLES = (RulesMode.NFTABLES, RulesMode.KUBE_PROXY_NFTABLES)
 _MOST = 1000  # differences that are reported

@@ -13,8 +13,8 @@ from bridgehead.proxy.frontends import ANY_LOCAL, FrontendKey
 
 from .entries import KernelFrontend, Mechanism, RulesMode
 from .expected_frontends import UNKNOWN, Found, Known, destination_text
-from .meanings import rule_meaning
 from .nft_listing import Element, NftTable
+from .rule_descriptions import rule_meaning
 
 NAME = "kube-proxy"
 _MODE = RulesMode.KUBE_PROXY_NFTABLES

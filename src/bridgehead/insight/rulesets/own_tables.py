@@ -18,8 +18,8 @@ from bridgehead.proxy.userspace.redirects import LISTENING, TABLE
 
 from .entries import KernelFrontend, Mechanism, RulesMode
 from .expected_frontends import UNKNOWN, Found, Known, destination_text
-from .meanings import rule_meaning
 from .nft_listing import Element, NftTable
+from .rule_descriptions import rule_meaning
 
 MODES = {TableSpec().name: RulesMode.NFTABLES, TABLE: RulesMode.USERSPACE}
 
