@@ -14,9 +14,9 @@ from bridgehead.insight.dashboard.flow_watch import Count, FlowWatch
 from bridgehead.insight.dashboard.history import History
 from bridgehead.insight.dashboard.manifests import path_of
 from bridgehead.insight.dashboard.server import Dashboard, Server
-from bridgehead.insight.live.feeds import MOST_UPDATES, Feed, Feeds
 from bridgehead.insight.live.rates import SyncRow
 from bridgehead.insight.live.rows import EndpointItem, EndpointsRow, EventRow, NodeRow, PodRow, Row, ServiceRow
+from bridgehead.insight.live.subscriptions import MOST_UPDATES, Feed, Feeds
 from bridgehead.insight.live.updates import Change, Op, Status, Table, Update
 
 TOKEN = "t0ken-of-the-tests"

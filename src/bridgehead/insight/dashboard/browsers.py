@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import msgspec
 from aiohttp import WSMsgType, web
 
-from bridgehead.insight.live.feeds import Feed
+from bridgehead.insight.live.subscriptions import Feed
 
 SEND_SECONDS = 10.0
 HEARTBEAT_SECONDS = 15.0  # a page that does not answer pings is dropped, too

@@ -20,7 +20,7 @@ from aiohttp.web_protocol import RequestHandler
 
 from bridgehead.client.errors import ClientError
 from bridgehead.insight.findings import printable
-from bridgehead.insight.live.feeds import Feed
+from bridgehead.insight.live.subscriptions import Feed
 from bridgehead.insight.live.updates import Table
 from bridgehead.insight.network_namespaces import NotEntered
 

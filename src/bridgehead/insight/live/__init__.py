@@ -4,7 +4,7 @@ rows        the rows of Services, endpoints, pods, nodes and Events
 building    computes them from objects
 tables      keeps them: only those that depend on a changed object are computed again
 updates     tables, changes of rows, the state of the connection: the values that views receive; JSON
-feeds       subscriptions: bounded queues of updates, shared between subscribers
+subscriptions  subscriptions: bounded queues of updates, shared between subscribers
 cluster     LiveCluster: informers -> rows -> feeds
 observing   the API client between it and the informers, which records what cannot be read, and why
 samples     metrics pages -> counts and histograms

@@ -21,10 +21,10 @@ from bridgehead.objects.core import Event
 from bridgehead.objects.kinds import ENDPOINT_SLICES, EVENTS, LEASES, NODES, PODS, SERVICES
 from bridgehead.objects.meta import ObjectKey, ObjectMeta
 
-from .feeds import MOST_UPDATES, Feed, Feeds
 from .observing import ObservedClient
 from .rows import Row
 from .scraping import Scraper
+from .subscriptions import MOST_UPDATES, Feed, Feeds
 from .tables import ObjectTables
 from .updates import METRICS_TABLES, OBJECT_TABLES, Change, Op, Status, Table, Update
 

@@ -7,8 +7,8 @@ import asyncio
 import msgspec
 import pytest
 
-from bridgehead.insight.live.feeds import Feed, Feeds
 from bridgehead.insight.live.rows import Row
+from bridgehead.insight.live.subscriptions import Feed, Feeds
 from bridgehead.insight.live.updates import Change, Op, Status, Table, Update
 
 SERVICES, PODS = frozenset({Table.SERVICES}), frozenset({Table.PODS})
