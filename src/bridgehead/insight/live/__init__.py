@@ -5,7 +5,7 @@ building    computes them from objects
 tables      keeps them: only those that depend on a changed object are computed again
 updates     tables, changes of rows, the state of the connection: the values that views receive; JSON
 subscriptions  subscriptions: bounded queues of updates, shared between subscribers
-cluster     LiveCluster: informers -> rows -> feeds
+cluster     LiveCluster: informers -> rows -> subscriptions
 observing   the API client between it and the informers, which records what cannot be read, and why
 samples     metrics pages -> counts and histograms
 rates       two readings -> rates per second and percentiles
