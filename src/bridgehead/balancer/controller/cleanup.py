@@ -20,7 +20,7 @@ from bridgehead.objects.extensions import DEFINITIONS
 from bridgehead.objects.kinds import LEASES, PODS, SECRETS, SERVICES, Kind
 from bridgehead.objects.meta import ObjectKey
 
-from . import traces
+from . import written_fields
 
 Json = dict[str, Any]
 PatchOf = Callable[[Json], Json | None]
@@ -46,10 +46,10 @@ async def clean_up(
     removed = await give_back(client)
     removed += await release_objects(client, keeps_addresses=await _has_other(client, lb_class))
     for kind in _STATUSES:
-        removed += await _patch_all(client, kind, traces.status_removal, "status")
+        removed += await _patch_all(client, kind, written_fields.status_removal, "status")
     for kind in _REPORTS:
         async for obj in _items(client, kind):
-            if traces.is_written(obj):
+            if written_fields.is_written(obj):
                 removed += await _delete(client, kind, obj["metadata"]["name"], obj["metadata"]["namespace"])
     removed += await _delete(client, SECRETS, SECRET_NAME, own_namespace)
     removed += await _delete(client, LEASES, LEASE_NAME, own_namespace)
@@ -65,11 +65,11 @@ async def release_objects(client: ApiClient, *, keeps_addresses: bool) -> list[s
     """
 
     def status_patch(service: Json) -> Json | None:
-        return traces.service_status_patch(service, keeps_address=keeps_addresses)
+        return written_fields.service_status_patch(service, keeps_address=keeps_addresses)
 
     removed = await _patch_all(client, SERVICES, status_patch, "status")
-    removed += await _patch_all(client, SERVICES, traces.service_metadata_patch)
-    removed += await _patch_all(client, openelb.EIPS, traces.eip_metadata_patch)
+    removed += await _patch_all(client, SERVICES, written_fields.service_metadata_patch)
+    removed += await _patch_all(client, openelb.EIPS, written_fields.eip_metadata_patch)
     return removed
 
 

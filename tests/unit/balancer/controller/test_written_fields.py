@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bridgehead.balancer.controller.service_patches import CONDITION, EIP_FINALIZER, SERVICE_FINALIZER
-from bridgehead.balancer.controller.traces import (
+from bridgehead.balancer.controller.written_fields import (
     eip_metadata_patch,
     is_written,
     service_metadata_patch,
