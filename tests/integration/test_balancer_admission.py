@@ -11,9 +11,9 @@ from unittest import mock
 
 import pytest
 
+from bridgehead.balancer.admission.deregistration import give_back
 from bridgehead.balancer.admission.registrar import Registrar
 from bridgehead.balancer.admission.registration import ADOPTED_SERVICES, NAME
-from bridgehead.balancer.admission.returning import give_back
 from bridgehead.balancer.admission.server_identity import make_identity
 from bridgehead.balancer.admission.webhook_server import serving
 from bridgehead.balancer.controller import unanswered_webhooks as module

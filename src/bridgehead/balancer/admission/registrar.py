@@ -28,6 +28,7 @@ from bridgehead.objects.extensions import (
 from bridgehead.objects.kinds import ENDPOINT_SLICES, SERVICES
 from bridgehead.objects.meta import ObjectKey
 
+from .deregistration import Registration, give_back
 from .registration import (
     ADOPTED_SERVICES,
     CONVERTED_DEFINITION,
@@ -42,7 +43,6 @@ from .registration import (
     leads_to,
     own_configuration,
 )
-from .returning import Registration, give_back
 
 log = logging.getLogger(__name__)
 

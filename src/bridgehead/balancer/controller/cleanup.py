@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
-from bridgehead.balancer.admission.returning import give_back
+from bridgehead.balancer.admission.deregistration import give_back
 from bridgehead.balancer.definitions.install import FILES, INSTALLED_ANNOTATION
 from bridgehead.balancer.heartbeat_key import LEASE_NAME, SECRET_NAME
 from bridgehead.balancer.other_balancers import LABEL_SELECTORS, find_other

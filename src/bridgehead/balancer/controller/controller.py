@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from bridgehead.backoff import Backoff
-from bridgehead.balancer.admission.returning import give_back
+from bridgehead.balancer.admission.deregistration import give_back
 from bridgehead.balancer.allocation import Allocator
 from bridgehead.balancer.configuration import Compiled, compile_pools
 from bridgehead.balancer.configuration.inputs import DEFAULT_NAMESPACE

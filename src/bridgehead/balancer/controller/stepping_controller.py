@@ -13,7 +13,7 @@ import logging
 from typing import Final
 
 from bridgehead.backoff import Backoff
-from bridgehead.balancer.admission.returning import give_back
+from bridgehead.balancer.admission.deregistration import give_back
 from bridgehead.balancer.heartbeat_key import SECRET_NAME, STEPPED_BACK_ANNOTATION
 from bridgehead.balancer.page_access import PageAccess
 from bridgehead.client import ApiClient, EventRecorder, Informer, reference_to
