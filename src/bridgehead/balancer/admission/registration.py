@@ -20,7 +20,7 @@ from bridgehead.objects.extensions import (
 )
 from bridgehead.objects.meta import Object, ObjectKey
 
-from .trust import with_ca, without_ca
+from .ca_bundle import with_ca, without_ca
 
 Json = dict[str, Any]
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from bridgehead.tls_certificates import issue_certificate
 
-from .trust import CA_NAME
+from .ca_bundle import CA_NAME
 
 
 class Identity(NamedTuple):

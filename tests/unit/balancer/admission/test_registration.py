@@ -6,6 +6,7 @@ import base64
 
 import msgspec
 
+from bridgehead.balancer.admission.ca_bundle import CA_NAME, with_ca
 from bridgehead.balancer.admission.registration import (
     ADOPTED_SERVICES,
     NAME,
@@ -20,7 +21,6 @@ from bridgehead.balancer.admission.registration import (
     own_configuration,
     unanswered,
 )
-from bridgehead.balancer.admission.trust import CA_NAME, with_ca
 from bridgehead.client.codec import codec_of
 from bridgehead.objects.extensions import (
     DEFINITIONS,

@@ -8,7 +8,7 @@ import ssl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridgehead.balancer.admission.trust import CA_NAME, with_ca, without_ca
+from bridgehead.balancer.admission.ca_bundle import CA_NAME, with_ca, without_ca
 from bridgehead.tls_certificates import issue_certificate
 
 CA, THEIRS, _ = issue_certificate(["192.0.2.1"], name="a", ca_name=CA_NAME)
