@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridgehead.balancer.admission.judgment import judge_change
+from bridgehead.balancer.admission.change_validation import judge_change
 from bridgehead.balancer.admission.registrar import Registrar
 from bridgehead.balancer.admission.registration import ADOPTED_SERVICES
 from bridgehead.balancer.admission.server_identity import make_identity

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from bridgehead.balancer.admission.judgment import judge_change
+from bridgehead.balancer.admission.change_validation import judge_change
 from bridgehead.balancer.configuration import ConfigurationObjects
 from bridgehead.objects import metallb, openelb
 
