@@ -1,7 +1,7 @@
 """Open connections that routers give to other nodes: each node asks all others whose they are.
 
 The rules of `network/connection_search.py` are in the kernel for a while after a planned change of the nodes that
-announce an address (`moves.py`).
+announce an address (`moved_addresses.py`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from bridgehead.network.connection_search import SearchTables
 from bridgehead.network.host_paths import find_path
 from bridgehead.objects.meta import ObjectKey
 
-from .moves import Moves
+from .moved_addresses import Moves
 
 _MOST_NODES: Final = 16  # in which each packet that is searched for makes 15 copies
 

@@ -54,7 +54,7 @@ def find_path(address: str) -> Path | None:
 async def test_all_other_nodes_are_asked_for_a_while(monkeypatch):
     monkeypatch.setattr(module, "SearchTables", Tables)
     monkeypatch.setattr(module, "find_path", find_path)
-    monkeypatch.setattr("bridgehead.balancer.bgp.moves.SECONDS", 0.01)
+    monkeypatch.setattr("bridgehead.balancer.bgp.moved_addresses.SECONDS", 0.01)
     Tables.has_changed = asyncio.Event()
     searches = ConnectionSearches()
     searches.update(view(3), {}, ())

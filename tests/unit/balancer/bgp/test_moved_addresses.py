@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from dataclasses import replace
 
-from bridgehead.balancer.bgp.moves import SECONDS, Moves
+from bridgehead.balancer.bgp.moved_addresses import SECONDS, Moves
 from bridgehead.balancer.model import BgpAdvertisement, NodeSelection, Pool
 from bridgehead.balancer.ranges import parse_range
 from bridgehead.balancer.view import ClusterView, NodeView, Publication
