@@ -24,10 +24,10 @@ from bridgehead.network.link_states import Link, LinkStates
 from bridgehead.objects.meta import ObjectKey
 
 from .address_conflicts import PROBE_SECONDS, Conflicts
+from .announcement_schedule import Schedule
 from .election import Election, Holder
 from .interfaces import DEFAULT_EXCLUDED, usable_links
 from .responder import Responder
-from .schedule import Schedule
 from .strict_arp import IPVS_LINK, ensure_strict_arp
 
 log = logging.getLogger(__name__)

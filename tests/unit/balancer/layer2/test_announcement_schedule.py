@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridgehead.balancer.layer2.schedule import Due, Schedule
+from bridgehead.balancer.layer2.announcement_schedule import Due, Schedule
 
 
 def times(schedule: Schedule[str], until: float) -> list[tuple[float, str]]:
