@@ -6,5 +6,5 @@
 - Events of Services in trouble: `service_warnings_controller`, `service_troubles`; `healed_events_controller` deletes
   those of balancers and proxies.
 - Pods of a Service: `service_pods`, `memberships`, `endpoint_pods`.
-- Time of writes: `pace`, `trigger_times`.
+- Time of writes: `write_pace`, `trigger_times`.
 """

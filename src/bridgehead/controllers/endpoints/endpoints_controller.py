@@ -34,10 +34,10 @@ from .endpoint_pods import (
     resolve_port,
     wants_endpoints,
 )
-from .pace import Pace
 from .service_pods import ServicePods
 from .subsets import repack_subsets, truncate_subsets
 from .trigger_times import TriggerTimes
+from .write_pace import Pace
 
 MANAGER: Final = "endpoint-controller"
 MANAGED_BY_LABEL: Final = "endpoints.kubernetes.io/managed-by"

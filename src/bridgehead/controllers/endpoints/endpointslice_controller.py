@@ -23,7 +23,6 @@ from bridgehead.objects.meta import ObjectKey
 
 from . import zone_hints
 from .endpoint_pods import wants_endpoints
-from .pace import Pace
 from .service_pods import ServicePods
 from .slice_cache import SliceCache
 from .slice_endpoints import MANAGER, orphaned_slices, slice_labels, wanted_endpoints
@@ -31,6 +30,7 @@ from .slice_plan import SlicePlan, Template, plan_slices
 from .slice_writer import SliceWriter
 from .topology import Topology
 from .trigger_times import TriggerTimes
+from .write_pace import Pace
 from .zone_hints import HintsResult
 
 WORKERS: Final = 5

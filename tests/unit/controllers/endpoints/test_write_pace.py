@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from bridgehead.client import WorkQueue
-from bridgehead.controllers.endpoints.pace import Pace
+from bridgehead.controllers.endpoints.write_pace import Pace
 from bridgehead.objects.meta import ObjectKey
 
 KEY = ObjectKey("default", "web")
