@@ -5,6 +5,6 @@
 - Zone hints: `zone_hints`, with the CPUs of each zone from `topology`.
 - Events of Services in trouble: `service_warnings_controller`, `service_troubles`; `healed_events_controller` deletes
   those of balancers and proxies.
-- Pods of a Service: `service_pods`, `memberships`, `endpoint_pods`.
+- Pods of a Service: `service_pods`, `selected_pods`, `endpoint_pods`.
 - Time of writes: `write_pace`, `trigger_times`.
 """

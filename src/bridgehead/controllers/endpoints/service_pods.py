@@ -15,7 +15,7 @@ from bridgehead.objects.meta import ObjectKey
 
 from . import zone_hints
 from .endpoint_pods import may_receive, pod_ips, wants_endpoints
-from .memberships import Memberships
+from .selected_pods import Memberships
 
 # (service, urgent): a change is urgent unless all it does is add endpoints.
 Listener = Callable[[ObjectKey, bool], None]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridgehead.controllers.endpoints.memberships import Memberships
+from bridgehead.controllers.endpoints.selected_pods import Memberships
 from bridgehead.objects.meta import ObjectKey
 
 labels = st.dictionaries(st.sampled_from("abc"), st.sampled_from("12"), max_size=3)
