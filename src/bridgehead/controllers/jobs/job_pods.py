@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from bridgehead.controllers.workloads.ranking import choose_victims
+from bridgehead.controllers.workloads.deletion_order import choose_victims
 from bridgehead.objects.batch import Job
 from bridgehead.objects.core import Pod
 from bridgehead.objects.meta import PodTemplate

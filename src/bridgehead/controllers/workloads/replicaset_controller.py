@@ -25,10 +25,10 @@ from bridgehead.objects.times import format_time
 
 from .availability import is_active, is_available, next_availability
 from .bursts import BURST, Bursts
+from .deletion_order import choose_victims
 from .expectations import EXPIRY, Expectations, observe_pod_change
 from .owned import OwnedIndex
 from .pod_control import PodControl, is_namespace_terminating, slow_start
-from .ranking import choose_victims
 
 WORKERS: Final = 8
 

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from bridgehead.controllers.workloads.ranking import DELETION_COST, choose_victims, deletion_cost
+from bridgehead.controllers.workloads.deletion_order import DELETION_COST, choose_victims, deletion_cost
 from bridgehead.objects.core import ContainerStatus, Pod, PodSpec, PodStatus
 from bridgehead.objects.meta import Condition, ObjectMeta
 from bridgehead.objects.times import format_time
