@@ -18,7 +18,7 @@ from bridgehead.controllers.jobs.cron_plan import surplus_jobs
 from bridgehead.controllers.jobs.job_pods import choose_surplus
 from bridgehead.controllers.jobs.progress import count_pods, missing_indexes
 from bridgehead.controllers.jobs.verdicts import deadline_in, expiry_in, judge, wanted_active
-from bridgehead.controllers.nodes.tolerance import eviction_time
+from bridgehead.controllers.nodes.eviction_time import eviction_time
 from bridgehead.controllers.workloads.deletion_order import choose_victims
 from bridgehead.controllers.workloads.history import surplus_revisions
 from bridgehead.controllers.workloads.rollout import plan_cleanup

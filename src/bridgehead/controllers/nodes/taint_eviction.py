@@ -17,7 +17,7 @@ from bridgehead.objects.core import Node, Pod
 from bridgehead.objects.kinds import NODES, PODS
 from bridgehead.objects.meta import ObjectKey
 
-from .tolerance import NEVER, NO_EXECUTE, eviction_time
+from .eviction_time import NEVER, NO_EXECUTE, eviction_time
 
 
 class TaintEvictionController:

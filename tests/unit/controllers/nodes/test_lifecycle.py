@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from bridgehead.controllers.garbage.owner_graph import Item, Ownership
 from bridgehead.controllers.manager import CONTROLLERS, select_controllers
 from bridgehead.controllers.namespaces.namespace_conditions import Remains, merge_conditions, plan_conditions
+from bridgehead.controllers.nodes.eviction_time import NEVER, eviction_time
 from bridgehead.controllers.nodes.node_health import next_heartbeat, plan_taints, plan_unknown_conditions
-from bridgehead.controllers.nodes.tolerance import NEVER, eviction_time
 from bridgehead.objects.core import Node, NodeSpec, NodeStatus, Taint, Toleration
 from bridgehead.objects.kinds import PODS
 from bridgehead.objects.meta import Condition, ObjectKey, ObjectMeta, OwnerReference
