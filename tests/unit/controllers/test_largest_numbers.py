@@ -16,8 +16,8 @@ from bridgehead.controllers.autoscaling.scaling_limits import ScalingRecord, lim
 from bridgehead.controllers.disruption.budget_status import compute_status, expectation
 from bridgehead.controllers.jobs.cron_plan import surplus_jobs
 from bridgehead.controllers.jobs.job_pods import choose_surplus
+from bridgehead.controllers.jobs.job_verdicts import deadline_in, expiry_in, judge, wanted_active
 from bridgehead.controllers.jobs.progress import count_pods, missing_indexes
-from bridgehead.controllers.jobs.verdicts import deadline_in, expiry_in, judge, wanted_active
 from bridgehead.controllers.nodes.eviction_time import eviction_time
 from bridgehead.controllers.workloads.deletion_order import choose_victims
 from bridgehead.controllers.workloads.history import surplus_revisions

@@ -38,8 +38,8 @@ from bridgehead.objects.selectors import compile_selector
 from bridgehead.objects.times import format_time
 
 from .job_pods import choose_surplus, pod_template
+from .job_verdicts import Verdict, backoff_in, deadline_in, expiry_in, indexes_in_time, judge, wanted_active
 from .progress import FAILURE_TARGET, TRACKING_FINALIZER, Progress, count_pods, is_tracked, missing_indexes
-from .verdicts import Verdict, backoff_in, deadline_in, expiry_in, indexes_in_time, judge, wanted_active
 
 WORKERS: Final = 5
 _RELEASE = {"metadata": {"$deleteFromPrimitiveList/finalizers": [TRACKING_FINALIZER]}}

@@ -8,6 +8,14 @@ import msgspec
 import pytest
 
 from bridgehead.controllers.jobs.job_pods import choose_surplus, pod_template
+from bridgehead.controllers.jobs.job_verdicts import (
+    backoff_in,
+    deadline_in,
+    expiry_in,
+    indexes_in_time,
+    judge,
+    wanted_active,
+)
 from bridgehead.controllers.jobs.progress import (
     FAILURE_COUNT,
     INDEX,
@@ -17,14 +25,6 @@ from bridgehead.controllers.jobs.progress import (
     failure_count,
     index_of,
     missing_indexes,
-)
-from bridgehead.controllers.jobs.verdicts import (
-    backoff_in,
-    deadline_in,
-    expiry_in,
-    indexes_in_time,
-    judge,
-    wanted_active,
 )
 from bridgehead.objects.batch import Job
 from bridgehead.objects.core import Pod
