@@ -24,7 +24,7 @@ from bridgehead.client import ApiClient, ClientConfig, LeaderElector, load_confi
 from bridgehead.client.errors import ConfigError
 from bridgehead.client.metrics import CLIENT_METRICS
 from bridgehead.controllers.manager import Manager, Settings, select_controllers
-from bridgehead.exposition.build import new_registry
+from bridgehead.exposition.common_metrics import new_registry
 from bridgehead.objects.endpoint_slices import DEFAULT_MAX_ENDPOINTS
 from bridgehead.objects.times import parse_duration
 from bridgehead.pages import Page, Routes, metrics_page, serve

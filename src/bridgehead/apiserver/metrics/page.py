@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bridgehead.apiserver.http.request import Response
 from bridgehead.apiserver.http.worker import LONG_BYTES, run_long
-from bridgehead.exposition.build import new_registry
+from bridgehead.exposition.common_metrics import new_registry
 from bridgehead.exposition.formats import Families, render
 
 from .access import AccessMetrics

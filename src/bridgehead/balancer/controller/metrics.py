@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 
 from bridgehead.balancer.allocation.space import PoolSpace
 from bridgehead.client.metrics import CLIENT_METRICS
-from bridgehead.exposition.build import new_registry
+from bridgehead.exposition.common_metrics import new_registry
 
 
 class ControllerMetrics:

@@ -10,7 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from bridgehead.balancer.layer2.responder import Responder
 from bridgehead.client.metrics import CLIENT_METRICS
-from bridgehead.exposition.build import new_registry
+from bridgehead.exposition.common_metrics import new_registry
 
 from .speaker_reconciler import SpeakerReconciler
 

@@ -20,7 +20,7 @@ from bridgehead.dns.config import DnsConfig
 from bridgehead.dns.counters import DURATION_BOUNDS, SIZE_BOUNDS, Durations, count_sizes, cumulate
 from bridgehead.dns.messages import wire
 from bridgehead.dns.upstreams import Cache, Forwarder
-from bridgehead.exposition.build import new_registry
+from bridgehead.exposition.common_metrics import new_registry
 from bridgehead.objects.addresses import join_host_port
 
 from .server import DnsServer

@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from bridgehead.client.metrics import CLIENT_METRICS
-from bridgehead.exposition.build import new_registry
+from bridgehead.exposition.common_metrics import new_registry
 from bridgehead.exposition.formats import Families, render
 from bridgehead.kubelet.containers.resource_limits import plan_limits
 from bridgehead.kubelet.metrics import process_scan

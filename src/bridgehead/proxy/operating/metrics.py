@@ -13,7 +13,7 @@ from typing import Any
 from prometheus_client import Counter, Gauge, Histogram
 
 from bridgehead.client.metrics import CLIENT_METRICS
-from bridgehead.exposition.build import new_registry
+from bridgehead.exposition.common_metrics import new_registry
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.proxy.address_texts import Family
 from bridgehead.proxy.frontends import Publication, ServiceFrontends, Verdict

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridgehead.exposition.build import new_registry
+from bridgehead.exposition.common_metrics import new_registry
 from bridgehead.insight.live import rates
 from bridgehead.insight.live.rates import API_RULES, DNS_RULES, PROXY_RULES, Readings, api_rows, dns_row, sync_row
 from bridgehead.insight.live.samples import PageReader, Rule, bucket_increase, increase, percentile
