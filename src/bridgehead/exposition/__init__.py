@@ -1,7 +1,7 @@
 """Pages of metrics in the format that a scraper asks for.
 
     formats: choose(accept) -> Format;  render(registry, accept) -> (bytes, Content-Type)
-    build: new_registry(*collectors)
+    common_metrics: new_registry(*collectors)
     numbers: Histograms, counter_family(...), gauge_family(...)
 
 The formats are those of Go's client library, which Kubernetes' components, CoreDNS and MetalLB use: Prometheus' text

@@ -16,7 +16,7 @@
 | `session_reports.py` | metrics of sessions, and their part of the status page |
 | `bfd_sessions.py` | BFD sessions beside BGP sessions |
 | `announcer.py` | all sessions of a node |
-| `moved_addresses.py`, `searches.py` | connections that routers give to other nodes when routes change: they go on for a while |
+| `moved_addresses.py`, `searches.py` | connections that routers give to other nodes when routes change |
 
 docs/decisions/0039-bgp.md has the reasons.
 """
