@@ -18,7 +18,7 @@ podsecurity/                PodSecurity
 node_addresses              refusal of load balancer addresses that belong to nodes or to the API server
 matching, equivalent_forms  rules and selectors of webhooks and policies; objects in the versions of the rules
 candidates                  the webhooks and policies with a rule for a request
-activation                  variables of expressions      (both are imported with the first request that has one)
+expression_variables        variables of expressions      (both are imported with the first request that has one)
 evaluation                  expressions of webhooks and policies
 webhooks/                   MutatingAdmissionWebhook, ValidatingAdmissionWebhook
 certificate_requests        CertificateApproval, CertificateSigning, CertificateSubjectRestriction; users of requests

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from bridgehead.apiserver.access.rbac.rbac_policy import Decision
-from bridgehead.apiserver.admission.activation import describe_namespace, request_variables
 from bridgehead.apiserver.admission.attributes import CONNECT, CREATE, Attributes
 from bridgehead.apiserver.admission.evaluation import (
     Expression,
@@ -17,6 +16,7 @@ from bridgehead.apiserver.admission.evaluation import (
     rough_size,
     work_size,
 )
+from bridgehead.apiserver.admission.expression_variables import describe_namespace, request_variables
 from bridgehead.apiserver.admission.policies.compiled import Denial, MutatingRules, Outcome, ValidatingRules
 from bridgehead.apiserver.admission.policies.patches import PatchFailed, apply_patches, to_json
 from bridgehead.apiserver.cel import DYN, Budget, Environment, EvaluationError

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from bridgehead.apiserver.admission.activation import Decide, describe_namespace, request_variables
 from bridgehead.apiserver.admission.attributes import Attributes
+from bridgehead.apiserver.admission.expression_variables import Decide, describe_namespace, request_variables
 from bridgehead.apiserver.errors import not_found_named
 from bridgehead.apiserver.resource import JsonObject, Resource
 from bridgehead.apiserver.table import ResourceTable

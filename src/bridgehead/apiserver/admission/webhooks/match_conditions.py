@@ -33,8 +33,8 @@ async def matches_conditions(
 
     With failurePolicy Ignore, a webhook whose condition can't be evaluated is not called.
     """
-    from bridgehead.apiserver.admission.activation import request_variables
     from bridgehead.apiserver.admission.evaluation import ExpressionFailed, work_size
+    from bridgehead.apiserver.admission.expression_variables import request_variables
 
     variables = request_variables(attributes, resource, obj, old, in_loop(authorizer.decide))
     conditions = _compiled(hook)
