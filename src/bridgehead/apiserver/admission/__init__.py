@@ -24,7 +24,7 @@ webhooks/                   MutatingAdmissionWebhook, ValidatingAdmissionWebhook
 certificate_requests        CertificateApproval, CertificateSigning, CertificateSubjectRestriction; users of requests
 policies/                   MutatingAdmissionPolicy, ValidatingAdmissionPolicy
 escalation                  refusal of roles and bindings that give more rights than their writer has
-connecting                  the objects of exec, attach, portforward and proxy
+connect_requests            the objects of exec, attach, portforward and proxy
 
 A write passes the chain in this order: defaults and managers of fields, `mutate` of all plug-ins, the resource's own
 hooks and its validation, `validate` of all plug-ins, the store. After a lost race, it begins again with the new state.

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from bridgehead.apiserver.admission.connecting import connect_attributes, connect_options
+from bridgehead.apiserver.admission.connect_requests import connect_attributes, connect_options
 from bridgehead.apiserver.errors import bad_request, method_not_allowed, not_found_named, not_found_path
 from bridgehead.apiserver.http.paths import RequestInfo
 from bridgehead.apiserver.http.request import Request, Response

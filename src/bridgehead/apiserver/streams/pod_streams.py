@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from bridgehead.apiserver.access.authorization import Authorizer
-from bridgehead.apiserver.admission.connecting import connect_attributes, connect_options, connect_query
+from bridgehead.apiserver.admission.connect_requests import connect_attributes, connect_options, connect_query
 from bridgehead.apiserver.errors import forbidden, method_not_allowed, not_found_path
 from bridgehead.apiserver.http.paths import QueryList, RequestInfo, parse_query_list
 from bridgehead.apiserver.http.request import Request, Response

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridgehead.apiserver.admission.connecting import connect_options, connect_query
+from bridgehead.apiserver.admission.connect_requests import connect_options, connect_query
 
 
 @pytest.mark.parametrize(
