@@ -134,7 +134,7 @@ def command(options: Options) -> None:
     with no_collection():
         from bridgehead.apiserver.access.request_headers import RequestHeaders
         from bridgehead.apiserver.access.service_account_tokens import ISSUER
-        from bridgehead.apiserver.admission.selection import select_plugins
+        from bridgehead.apiserver.admission.enabled_plugins import select_plugins
         from bridgehead.apiserver.serve import ServeOptions, serve
         from bridgehead.storage import StorageError
         from bridgehead.tls_offers import parse_offer

@@ -18,6 +18,7 @@ from .classes import (
     RuntimeClass,
 )
 from .device_claims import DeviceRights
+from .enabled_plugins import DENY_SERVICE_EXTERNAL_IPS
 from .escalation import RoleEscalation
 from .external_ips import DenyServiceExternalIps
 from .lifecycle import NamespaceLifecycle
@@ -29,7 +30,6 @@ from .pod_topology import PodTopologyLabels
 from .podsecurity.plugin import PodSecurity
 from .policies.policy_plugins import MutatingPolicies, ParameterRights, ValidatingPolicies
 from .resource_quota import ResourceQuota
-from .selection import DENY_SERVICE_EXTERNAL_IPS
 from .service_accounts import ServiceAccounts
 from .volumes import ClaimResize, StorageProtection, VolumePhases
 from .webhooks.webhook_plugins import MutatingWebhooks, ValidatingWebhooks, Webhooks

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from bridgehead.apiserver.admission.attributes import UPDATE
+from bridgehead.apiserver.admission.enabled_plugins import DENY_SERVICE_EXTERNAL_IPS, select_plugins
 from bridgehead.apiserver.admission.external_ips import DenyServiceExternalIps
-from bridgehead.apiserver.admission.selection import DENY_SERVICE_EXTERNAL_IPS, select_plugins
 from bridgehead.apiserver.errors import ApiStatus
 from bridgehead.apiserver.resources import build_table
 from tests.unit.apiserver.world import open_world
