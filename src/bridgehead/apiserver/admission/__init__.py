@@ -4,7 +4,7 @@ attributes                  what a plug-in knows about a request
 chain                       the order of the plug-ins, and the calls
 plugins, parts              the chain of this server, and what its plug-ins need of the server
 enabled_plugins             the plug-ins that `--enable-admission-plugins` may name
-lifecycle                   NamespaceLifecycle
+namespace_lifecycle         NamespaceLifecycle
 service_accounts            ServiceAccount
 node_restriction            NodeRestriction; `token_audiences`: the tokens of pods that a node may request
 limit_ranger                LimitRanger

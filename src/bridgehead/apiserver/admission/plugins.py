@@ -21,8 +21,8 @@ from .device_claims import DeviceRights
 from .enabled_plugins import DENY_SERVICE_EXTERNAL_IPS
 from .escalation import RoleEscalation
 from .external_ips import DenyServiceExternalIps
-from .lifecycle import NamespaceLifecycle
 from .limit_ranger import LimitRanger
+from .namespace_lifecycle import NamespaceLifecycle
 from .node_addresses import NodeAddresses
 from .node_restriction import NodeRestriction
 from .parts import AdmissionParts

@@ -19,7 +19,7 @@ from bridgehead.storage import Key, Record, Store, TooOld
 
 from .attributes import CREATE, Attributes, shown_name
 from .chain import Plugin
-from .lifecycle import check_namespace
+from .namespace_lifecycle import check_namespace
 
 _TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 _TOKEN_SECONDS = 3607  # as in Kubernetes (WarnOnlyBoundTokenExpirationPeriod)
