@@ -4,7 +4,7 @@
     kind                   the kind CustomResourceDefinition: its entry in the table, defaults, fields of the server
     definition_validation  its validation; conversion_validation, paths_validation are parts of it
     approval               the policy for groups of the Kubernetes community
-    naming                 names that are accepted, and conditions
+    accepted_names         names that are accepted, and conditions
     jsonpath               the JSONPath of printer columns, scales and selectable fields
     selectable_fields      fields that field selectors may name
     printer_columns        columns of `kubectl get`

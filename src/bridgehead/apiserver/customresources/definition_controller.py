@@ -27,6 +27,7 @@ from bridgehead.apiserver.webhookclient.client import WebhookClient
 from bridgehead.objects.times import format_time
 from bridgehead.storage import Key, Overflow, StorageError, TooOld
 
+from .accepted_names import decide_names, establish
 from .approval import approval_condition
 from .definitions import (
     ESTABLISHED,
@@ -39,7 +40,6 @@ from .definitions import (
     same_condition,
     with_conditions,
 )
-from .naming import decide_names, establish
 from .removal import Removals, update_definition
 
 if TYPE_CHECKING:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from bridgehead.apiserver.customresources.accepted_names import decide_names
 from bridgehead.apiserver.customresources.approval import approval_condition, validate_approval
 from bridgehead.apiserver.customresources.definitions import make_condition, same_condition, with_conditions
 from bridgehead.apiserver.customresources.jsonpath import as_text, compile_path, field_names
-from bridgehead.apiserver.customresources.naming import decide_names
 from bridgehead.apiserver.customresources.printer_columns import printer_columns, typed_cell
 from bridgehead.apiserver.customresources.strategy import CustomResourceStrategy
 from bridgehead.apiserver.resource import ScalePaths
