@@ -5,7 +5,7 @@ node            the tree of a schema
 pruning         an object without unknown fields, and their paths
 defaulting      default values
 embedded        apiVersion, kind and metadata of embedded objects
-values          checks of values: types, lengths, alternatives, required fields; `choices`, `numbers`,
+values          checks of values: types, lengths, alternatives, required fields; `alternatives`, `numbers`,
                 `patterns` (RE2) and `formats` are parts of it
 lists           uniqueness in sets and in lists with keys
 ratcheting      which old value belongs to a new one, and whether it changed

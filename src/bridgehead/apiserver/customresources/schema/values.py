@@ -19,7 +19,7 @@ from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import JsonObject
 
 from . import errors as words
-from .choices import all_of, any_of, forbid, one_of
+from .alternatives import all_of, any_of, forbid, one_of
 from .errors import Check, Errors, Report
 from .formats import format_check, unrecognized_format
 from .node import INT_OR_STRING, Node, subschema
