@@ -11,7 +11,7 @@ lists           uniqueness in sets and in lists with keys
 ratcheting      which old value belongs to a new one, and whether it changed
 declaration     validation of a schema itself; `structure`, `list_types` and `default_values` are parts of it
 field_paths     paths to fields of a schema
-rules           CEL rules of objects; `programs` compiles them, `rule_declaration` validates declared ones
+rules           CEL rules of objects; `rule_programs` compiles them, `rule_declaration` validates declared ones
 publishing      definitions in OpenAPI 2 and 3
 errors, paths   texts of errors, and paths in them
 

@@ -98,7 +98,7 @@ def validate_rule_programs(
     `cardinality` is the most values of this schema that an object can have, None if it has no limit. `uncorrelated` is
     the list around the schema whose items have no old values.
     """
-    from .programs import compile_node, most_values  # the CEL engine is loaded with the first rule
+    from .rule_programs import compile_node, most_values  # the CEL engine is loaded with the first rule
 
     count = most_values(schema.value, is_root=is_root) if cardinality is None else cardinality
     compiled_rules = compile_node(Node(schema.value), is_root=is_root)

@@ -21,8 +21,8 @@ from bridgehead.apiserver.resource import JsonObject
 from .errors import MAX_ERRORS, Errors, at_fields, quote
 from .node import Node
 from .paths import child, key
-from .programs import CompiledRule, compile_node
 from .ratcheting import ABSENT, correlation, is_unchanged
+from .rule_programs import CompiledRule, compile_node
 
 _MOST_MESSAGE_BYTES = 5 * 1024
 _NO_BUDGET = "evaluation failed due to running out of cost budget, no further validation rules will be run"
