@@ -4,7 +4,7 @@ notation     short notation
 cluster      ClusterRoles of users and components, and their bindings
 controllers  ClusterRoles of Kubernetes' controllers, and their bindings
 namespaces   Roles and RoleBindings in kube-system and kube-public
-own          rights of this project's own parts
+bridgehead_roles  rights of this project's own parts
 
 Pure: no I/O, no clock, no randomness.
 """
@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from bridgehead.apiserver.resource import JsonObject
 
+from .bridgehead_roles import own_objects
 from .cluster import cluster_role_bindings, cluster_roles
 from .controllers import controller_role_bindings, controller_roles
 from .namespaces import namespace_objects
-from .own import own_objects
 
 
 def default_objects() -> list[JsonObject]:
