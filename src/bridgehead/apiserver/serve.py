@@ -233,7 +233,7 @@ def _auditor(options: ServeOptions) -> Auditor | None:
     if options.audit_policy is None:
         return None
     from .audit.auditor import Auditor, read_policy
-    from .audit.sink import AuditSink, Rotation
+    from .audit.log_file import AuditSink, Rotation
 
     policy = read_policy(options.audit_policy)
     if not options.audit_log:

@@ -33,7 +33,7 @@ from .audit_policy import (
     InvalidPolicy,
     Level,
 )
-from .sink import AuditSink
+from .log_file import AuditSink
 from .trail import UNAUDITED, Trail
 
 _DECISION, _REASON = "authorization.k8s.io/decision", "authorization.k8s.io/reason"

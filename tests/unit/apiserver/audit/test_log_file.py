@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bridgehead.apiserver.audit.sink import AuditSink, LogFile, Rotation
+from bridgehead.apiserver.audit.log_file import AuditSink, LogFile, Rotation
 
 _LINE = b"x" * (512 * 1024 - 1) + b"\n"  # two fill a file of one MiB
 _DAY = 24 * 3600
