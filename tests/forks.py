@@ -34,8 +34,8 @@ _TITLE = "-" * 150  # room in the command line for the titles that children give
 # Modules that a command imports only when it runs.
 _LOADED_LATE = {
     "apiserver": ("bridgehead.apiserver.serve", "bridgehead.storage.sqlite", "uvloop"),
-    "backup": ("bridgehead.apiserver.stores", "bridgehead.apiserver.storedobjects", "bridgehead.storage.copies"),
-    "restore": ("bridgehead.apiserver.stores", "bridgehead.apiserver.storedobjects", "bridgehead.storage.copies"),
+    "backup": ("bridgehead.apiserver.stores", "bridgehead.apiserver.storedobjects", "bridgehead.storage.backups"),
+    "restore": ("bridgehead.apiserver.stores", "bridgehead.apiserver.storedobjects", "bridgehead.storage.backups"),
     "up": ("tests.lab_modules",),
 }
 

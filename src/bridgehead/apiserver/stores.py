@@ -18,7 +18,7 @@ from .registry.expiry import seconds_left
 from .resources import build_table
 
 if TYPE_CHECKING:
-    from bridgehead.storage.copies import Copied, OnProgress
+    from bridgehead.storage.backups import Copied, OnProgress
     from bridgehead.storage.etcd import EtcdSettings, Layout, ObjectCodec
     from bridgehead.storage.etcd.client.etcd_client import EtcdClient
     from bridgehead.storage.etcd.copies import Restored

@@ -28,7 +28,7 @@ from .store_copies import (
 )
 
 if TYPE_CHECKING:
-    from bridgehead.storage.copies import Copied
+    from bridgehead.storage.backups import Copied
 
 # Objects that are named one by one.
 _MOST_NAMED = 10
@@ -54,7 +54,7 @@ def _back_up(options: Options, left_out: _LeftOut) -> Copied:
         from bridgehead.apiserver.stores import back_up_etcd
 
         return back_up_etcd(etcd, encryption_of(options), options.file, progress, left_out)
-    from bridgehead.storage.copies import back_up
+    from bridgehead.storage.backups import back_up
 
     return back_up(store_of(files, options.store), options.file, progress)
 

@@ -58,7 +58,7 @@ def command(options: Options) -> None:
 
 
 def _restore_file(options: Options) -> None:
-    from bridgehead.storage.copies import restore
+    from bridgehead.storage.backups import restore
 
     files = lab_unless(options.store, options.name, options.state_dir)
     target = store_of(files, options.store)

@@ -23,7 +23,7 @@ from .options import option
 
 if TYPE_CHECKING:
     from bridgehead.apiserver.stores import EtcdOptions
-    from bridgehead.storage.copies import Copied
+    from bridgehead.storage.backups import Copied
     from bridgehead.storage.sealing import Encryption
 
 

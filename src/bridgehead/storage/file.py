@@ -1,6 +1,6 @@
 """The file of a SQLite store: its format, its lock, and errors with advice for operators.
 
-`sqlite` writes such files, `copies` copies them. Both raise `StoreBroken` and `StoreDamaged` with the texts of this
+`sqlite` writes such files, `backups` copies them. Both raise `StoreBroken` and `StoreDamaged` with the texts of this
 module.
 """
 

@@ -1,6 +1,6 @@
 """Copies of a store on etcd: `back_up` makes one, also while servers write; `restore` fills an empty prefix from one.
 
-A copy is a SQLite file as of any other store (`storage.copies`), so stores can be exchanged. The values of etcd are
+A copy is a SQLite file as of any other store (`storage.backups`), so stores can be exchanged. The values of etcd are
 authenticated with their keys there: encrypted objects are decrypted, and encrypted again as a SQLite store does. Both
 functions need the keys of encrypted objects.
 """
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from bridgehead.storage.copies import Copied, NewCopy, OnProgress, new_copy, open_copy
+from bridgehead.storage.backups import Copied, NewCopy, OnProgress, new_copy, open_copy
 from bridgehead.storage.errors import StoreBroken
 from bridgehead.storage.records import Record
 from bridgehead.storage.sealing import Encryption

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from bridgehead.storage import Facts, Key, StoreBroken, StoreDamaged, TooOld
-from bridgehead.storage.copies import back_up, restore
+from bridgehead.storage.backups import back_up, restore
 from bridgehead.storage.sqlite import SqliteStore
 
 
