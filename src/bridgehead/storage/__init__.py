@@ -5,7 +5,7 @@
     memory     in memory
     sqlite     in memory, and durable in one SQLite file
     rows       objects as rows of this file
-    file       the format of this file, its lock, errors with advice
+    sqlite_file  the format of this file, its lock, errors with advice
     backups    backups, which are such files, and their restoration
     sealing    encryption of stored objects; encryption/ reads its configuration and has the ciphers
     etcd/      the layout of etcd's keys, and the interface to the stored form of objects

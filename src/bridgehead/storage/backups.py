@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .errors import StoreBroken, StoreDamaged
-from .file import FileLock, broken, check_content, check_format, corrupt, give_to_owner, initialize
 from .records import Record
 from .rows import INSERT, SELECT, Rows
 from .sealing import Encryption
+from .sqlite_file import FileLock, broken, check_content, check_format, corrupt, give_to_owner, initialize
 
 # Pages that are copied between two calls of `on_progress`; 4 MiB.
 _STEP_PAGES = 1024

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from .errors import StoreBroken
-from .file import corrupt
 from .records import Facts, Key, Record
 from .sealing import ENCRYPTED, Encryption, Unreadable
+from .sqlite_file import corrupt
 
 SELECT = "SELECT resource, namespace, name, revision, value, facts FROM objects"
 INSERT = "INSERT INTO objects (resource, namespace, name, revision, value, facts) VALUES (?, ?, ?, ?, ?, ?)"

@@ -4,7 +4,7 @@ Each write is checked when it arrives, against the state after all writes before
 share the next one: they are written in one transaction in a worker thread, and then become visible to readers, watchers
 and their writers. A failed commit fails all its writes and those that were checked against them, and changes nothing.
 
-The file belongs to one process at a time (`file.FileLock`); others may read it, which is how backups are made. It
+The file belongs to one process at a time (`sqlite_file.FileLock`); others may read it, which is how backups are made. It
 contains Secrets, so only its owner may read it. With an `Encryption`, objects are encrypted in the file, and plain in
 memory.
 """
@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from .errors import StoreBroken, StoreDamaged
-from .file import FileLock, broken, check_content, check_format, create
 from .history import DEFAULT_BYTES, DEFAULT_CHANGES
 from .memory import MemoryStore
 from .records import Change, Key, Record, Write
 from .rows import INSERT, SELECT, VALUE, Rows, about
 from .sealing import Encryption, Unreadable
+from .sqlite_file import FileLock, broken, check_content, check_format, create
 from .state import Batch
 
 log = logging.getLogger(__name__)
