@@ -1,4 +1,4 @@
-"""Open TCP connections to an address that moves to another node: use of the tables of `network/handover.py`."""
+"""Open TCP connections to an address that moves to another node: use of the tables of `network/handover_tables.py`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import struct
 
 import pytest
 
-from bridgehead.network.handover import HandoverTables
+from bridgehead.network.handover_tables import HandoverTables
 
 from .namespaced import in_namespace, sh
 from .speaker_world import IPV6_FREEBIND, inside, make_network, node_ip, run_on, vip

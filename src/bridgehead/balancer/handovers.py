@@ -1,7 +1,7 @@
 """Connections that are open while an address moves here as planned: their packets go on to the node that had it.
 
 Clients send to the new holder as soon as it announces the address, also the packets of connections that only the old
-node's connection tracking knows (`network/handover.py`). The old node goes on forwarding them, whether or not it still
+node's connection tracking knows (`network/handover_tables.py`). The old node goes on forwarding them, whether or not it still
 has the address itself.
 """
 
@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
-from bridgehead.network.handover import HandoverTables
+from bridgehead.network.handover_tables import HandoverTables
 from bridgehead.objects.meta import ObjectKey
 
 from .announcer import UpdateResult

@@ -10,7 +10,7 @@
 | `ipvs`, `ipvs_connections`, `ipset` | virtual servers, one connection of IPVS, IP sets |
 | `ruleset`, `ruleset_events` | nf_tables: the ruleset's generation, notifications of changes |
 | `untracked`, `spoofing` | two tables of nf_tables that end with their owner; `nft_requests` encodes the requests |
-| `handover`, `connection_search` | two more, for connections that other nodes know: `unknown_connections` |
+| `handover_tables`, `connection_search` | two more, for connections that other nodes know: `unknown_connections` |
 | `flow_trace` | another one, for one flow that is traced, and the kernel's events about its packets |
 | `netlink_socket`, `netlink_attributes`, `inet` | netlink itself |
 | `rtnetlink_listing` | reads the routes of all tables, the links with their addresses |

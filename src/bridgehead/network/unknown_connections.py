@@ -1,4 +1,4 @@
-"""Expressions and requests that the tables of `handover` and `connection_search` share: for unknown connections.
+"""Expressions and requests that the tables of `handover_tables` and `connection_search` share: for unknown connections.
 
 Their packets are TCP and begin no connection, and the node's connection tracking does not know the connection that they
 belong to: it is another node's, because packets to an address come here now that went to that node before. In nft's
