@@ -32,7 +32,7 @@ from bridgehead.images.errors import StoreFailed
 
 from .disk import check_room, check_space, create_file, disk_failure, sync_file, sync_file_system
 from .image_record import ImageRecord
-from .partial import Partial, has_content, lock_partial
+from .partial_blobs import Partial, has_content, lock_partial
 
 # 96 bits: no second layer with the same name can be found, and 125 names fit into the options of one mount (4096).
 _LAYER_DIGITS: Final = 24
