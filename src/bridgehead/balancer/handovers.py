@@ -1,8 +1,8 @@
 """Connections that are open while an address moves here as planned: their packets go on to the node that had it.
 
 Clients send to the new holder as soon as it announces the address, also the packets of connections that only the old
-node's connection tracking knows (`network/handover_tables.py`). The old node goes on forwarding them, whether or not it still
-has the address itself.
+node's connection tracking knows (`network/handover_tables.py`). The old node goes on forwarding them, whether or not it
+still has the address itself.
 """
 
 from __future__ import annotations

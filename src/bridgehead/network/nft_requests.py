@@ -1,8 +1,8 @@
 """Requests of nf_tables: tables, chains, rules, sets, and the expressions of which rules consist.
 
-`untracked`, `spoofing`, `handover_tables`, `connection_search` and `flow_trace` build their tables with them. All need tables
-that the kernel removes with their owner (`flags owner`, Linux 5.12), made through a socket that the owner keeps open,
-not by the command `nft`. Source: linux/netfilter/nf_tables.h, which `nft` here stands for.
+`untracked`, `spoofing`, `handover_tables`, `connection_search` and `flow_trace` build their tables with them. All need
+tables that the kernel removes with their owner (`flags owner`, Linux 5.12), made through a socket that the owner keeps
+open, not by the command `nft`. Source: linux/netfilter/nf_tables.h, which `nft` here stands for.
 """
 
 from __future__ import annotations

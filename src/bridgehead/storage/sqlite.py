@@ -4,9 +4,9 @@ Each write is checked when it arrives, against the state after all writes before
 share the next one: they are written in one transaction in a worker thread, and then become visible to readers, watchers
 and their writers. A failed commit fails all its writes and those that were checked against them, and changes nothing.
 
-The file belongs to one process at a time (`sqlite_file.FileLock`); others may read it, which is how backups are made. It
-contains Secrets, so only its owner may read it. With an `Encryption`, objects are encrypted in the file, and plain in
-memory.
+The file belongs to one process at a time (`sqlite_file.FileLock`); others may read it, which is how backups are made.
+It contains Secrets, so only its owner may read it. With an `Encryption`, objects are encrypted in the file, and plain
+in memory.
 """
 
 from __future__ import annotations
