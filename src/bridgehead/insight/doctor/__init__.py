@@ -6,7 +6,6 @@ reading         gathers the facts from the API and from pods
 report          a diagnosis as text and as JSON
 subjects        the facts, and a Service with what belongs to it
 node_reading    gathers the facts from the kernels of nodes, and queries the DNS
-dns_query       sends one query
 kernels         the nodes' kernels beside the rules that they should have
 filter_rules    rules of packet filters, and the fate of a packet
 near_names      names and labels with a typing error

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import secrets
+import socket
+import struct
+import time
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from bridgehead.client import ApiClient
 from bridgehead.client.errors import ClientError
 from bridgehead.client.pod_exec import exec_in_pod
+from bridgehead.dns.messages.wire import HEADER_SIZE, IN, RCODE_NAMES, RD, TYPES, encode_name
 from bridgehead.insight.facts.network_reading import ALL, read_network
 from bridgehead.insight.facts.network_state import NetworkState, Section
 from bridgehead.insight.facts.system_objects import DNS_SERVICE
@@ -19,7 +24,6 @@ from bridgehead.insight.remote_namespaces import running_container
 from bridgehead.objects.core import Pod
 from bridgehead.objects.kinds import NODES, SERVICES
 
-from .dns_query import Query, ask
 from .subjects import DnsAnswer, Facts, Resolver, mapping
 
 MOST_NODES: Final = 16  # whose kernels are read
@@ -31,6 +35,8 @@ _ALL_SECONDS: Final = 9.0
 _DNS_SECONDS: Final = 2.0
 _EXEC_SECONDS: Final = 2.0
 _HAIRPIN: Final = ("sh", "-c", "grep -s . /sys/class/net/*/brport/hairpin_mode /dev/null")
+_PORT = 53
+_PACKETS = 2  # a lost one is no verdict: resolvers send another one, too
 
 
 class NodesSeen(NamedTuple):
@@ -197,3 +203,36 @@ def _grouped(reasons: dict[str, str]) -> dict[str, list[str]]:
 
 def _joined(names: Sequence[str]) -> str:
     return ", ".join(names) if len(names) <= 3 else f"{names[0]} and {len(names) - 1} more"
+
+
+class Query(NamedTuple):
+    """`server`: an address. `name`: without the dot at its end. `seconds`: the bound of the wait for both packets."""
+
+    server: str
+    name: str
+    seconds: float
+
+
+def ask(query: Query) -> str:
+    """Send a query over UDP and return the response code of the answer; "" without one. Blocks.
+
+    Runs in a network namespace of a node or pod.
+    """
+    number = secrets.randbelow(1 << 16)
+    message = struct.pack("!6H", number, RD << 8, 1, 0, 0, 0) + encode_name(query.name)
+    message += struct.pack("!2H", TYPES["A"], IN)
+    family = socket.AF_INET6 if ":" in query.server else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as client:
+        with contextlib.suppress(OSError):
+            client.connect((query.server, _PORT))
+        for _ in range(_PACKETS):
+            deadline = time.monotonic() + query.seconds / _PACKETS
+            with contextlib.suppress(OSError):  # no answer in time, or an ICMP error
+                client.send(message)
+                while (left := deadline - time.monotonic()) > 0:
+                    client.settimeout(left)
+                    answer = client.recv(4096)
+                    if len(answer) >= HEADER_SIZE and answer[:2] == message[:2]:
+                        code = answer[3] & 0x0F
+                        return RCODE_NAMES[code] if code < len(RCODE_NAMES) else f"RCODE {code}"
+    return ""

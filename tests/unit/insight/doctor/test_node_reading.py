@@ -14,9 +14,8 @@ import msgspec
 import pytest
 
 from bridgehead.client.errors import Forbidden, NotFound
-from bridgehead.insight.doctor import dns_query, node_reading
-from bridgehead.insight.doctor.dns_query import Query, ask
-from bridgehead.insight.doctor.node_reading import ask_from_pod, read_nodes, read_resolvers
+from bridgehead.insight.doctor import node_reading
+from bridgehead.insight.doctor.node_reading import Query, ask, ask_from_pod, read_nodes, read_resolvers
 from bridgehead.insight.doctor.subjects import DnsAnswer, Resolver
 from bridgehead.insight.facts.network_state import NetworkState, Section
 from bridgehead.insight.network_namespaces import Completed, NotEntered, OnlyPrograms
@@ -161,7 +160,7 @@ def test_name_servers_of_pods(monkeypatch):
 def test_the_response_code_of_an_answer(monkeypatch, code, result):
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
         server.bind(("127.0.0.1", 0))
-        monkeypatch.setattr(dns_query, "_PORT", server.getsockname()[1])
+        monkeypatch.setattr(node_reading, "_PORT", server.getsockname()[1])
 
         def answer() -> None:
             query, client = server.recvfrom(512)
@@ -178,5 +177,5 @@ def test_the_response_code_of_an_answer(monkeypatch, code, result):
 def test_no_answer(monkeypatch):
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
         server.bind(("127.0.0.1", 0))
-        monkeypatch.setattr(dns_query, "_PORT", server.getsockname()[1])
+        monkeypatch.setattr(node_reading, "_PORT", server.getsockname()[1])
         assert ask(Query("127.0.0.1", NAME, 0.01)) == ""
