@@ -43,7 +43,6 @@ from .handlers.dispatch import Dispatch
 from .handlers.non_resource_urls import NonResourceUrls
 from .handlers.rendering import Rendering
 from .http.compression import compressed
-from .http.handshake import deny
 from .http.negotiation import wants_indented
 from .http.paths import check_timeout, parse_query, parse_request
 from .http.request import (
@@ -58,7 +57,7 @@ from .http.request import (
     Send,
     text_response,
 )
-from .http.sending import Sender
+from .http.sending import Sender, deny_socket
 from .http.socket_streams import choose_protocol, is_stream, send_over_socket
 from .http.tunnel import tunnel_of
 from .http.unsent import UnsentBudget
@@ -277,7 +276,7 @@ class Application:
             exchange.is_known = exchange.is_known and code not in _UNKNOWN_CODES
             exchange.trail.answer(_refusal(status), exchange.annotations)
             exchange.trail.start(status.code)
-            await deny(exchange.scope, send, status)
+            await deny_socket(exchange.scope, send, status)
         finally:
             exchange.trail.complete()
         self._count(exchange, code, started)

@@ -8,11 +8,10 @@ socket_protocol   WebSockets
 tunnel            upgraded connections that the application takes over
 upgrade_forwarding  upgraded connections that are passed on to another server
 paths             what a request asks for: verb, group, resource, namespace, name
-handshake         refusal of a WebSocket
 user              the user of a request
 negotiation       media types
 request           request and response, as handlers get and return them
-sending           headers, warnings and streams of responses
+sending           headers, warnings and streams of responses; refusals of WebSockets
 joined_writes     the head of a response, which leaves with the body's first piece
 turns             turns of streams, so that many of them do not stop the event loop
 socket_streams    watches and logs over WebSockets

@@ -8,6 +8,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 
+import msgspec
+
+from bridgehead.apiserver.errors import ApiStatus
+
 from .request import Receive, Response, Scope, Send, Stream, StreamBroken
 from .unsent import ClientTooSlow, Connection, UnsentBudget
 
@@ -15,6 +19,8 @@ from .unsent import ClientTooSlow, Connection, UnsentBudget
 _MAX_WARNING, _MAX_WARNINGS = 256, 4096
 
 _CACHE_CONTROL = (b"cache-control", b"no-cache, private")
+_POLICY_VIOLATION = 1008  # RFC 6455, 7.4.1
+_MAX_CLOSE_REASON_CHARACTERS = 120  # a control frame has at most 125 bytes (RFC 6455, 5.5)
 
 
 class Sender:
@@ -115,3 +121,15 @@ def _warning(text: str) -> bytes:
     quoted = text.replace("\\", "\\\\").replace('"', '\\"')
     printable = "".join(c if c.isprintable() else " " for c in quoted)
     return f'299 - "{printable}"'.encode()
+
+
+async def deny_socket(scope: Scope, send: Send, status: ApiStatus) -> None:
+    """Answer a WebSocket's handshake with a `Status` instead of accepting it."""
+    if "websocket.http.response" not in (scope.get("extensions") or {}):
+        reason = status.message[:_MAX_CLOSE_REASON_CHARACTERS]
+        await send({"type": "websocket.close", "code": _POLICY_VIOLATION, "reason": reason})
+        return
+    body = msgspec.json.encode(status.to_object())
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    await send({"type": "websocket.http.response.start", "status": status.code, "headers": headers})
+    await send({"type": "websocket.http.response.body", "body": body})

@@ -5,9 +5,9 @@
     disabled_fields   fields whose feature gates are off by default
     pod_validation    the spec as a whole, templates, and which fields of a pod may change; calls the validation of
                       parts: container_validation, ephemeral_validation, probe_validation, security_validation,
-                      volume_validation, resource_validation, pod_level_resources, claims_validation,
-                      affinity_validation, spread_validation, windows_validation, annotation_validation; of
-                      changes: gated_validation, resize_validation
+                      volume_validation, resource_validation, claims_validation, affinity_validation,
+                      spread_validation, windows_validation, annotation_validation; of changes: gated_validation,
+                      resize_validation
     pod_containers    the containers of a spec, with their paths
     volume_sources    the rules for volumes of types that no node of ours provides
     pod_only_validation  rules that templates need not follow

@@ -29,9 +29,8 @@ from .claims_validation import claim_names, validate_claims
 from .container_validation import RESTART_POLICIES, OfPod, validate_container, validate_hooks, validate_restarts
 from .ephemeral_validation import validate_ephemeral_containers
 from .gated_validation import validate_gated_changes, without_node_limits
-from .pod_level_resources import validate_pod_level_resources
 from .resize_validation import validate_resize_policies
-from .resource_validation import validate_overhead
+from .resource_validation import validate_overhead, validate_pod_level_resources
 from .security_validation import validate_host_users, validate_pod_security_context
 from .spread_validation import validate_spread
 from .volume_validation import validate_volumes

@@ -1,6 +1,5 @@
 """Validation of `spec.os`, of the fields that it forbids, and of the options for Windows.
 
-The resources of a pod as a whole are in `pod_level_resources`.
 Called by `pod_validation` and `security_validation`. Pure: no I/O, no clock, no randomness.
 Source: Kubernetes `validateOS`, `validateLinux`, `validateWindows`, `validateWindowsHostProcessPod`,
 `validateWindowsSecurityContextOptions`.
