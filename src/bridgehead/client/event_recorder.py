@@ -17,8 +17,8 @@ from bridgehead.objects.meta import Object, ObjectMeta, ObjectReference
 from bridgehead.objects.times import format_time
 
 from .api import ApiClient
-from .correlation import CorrelatedEvent, Correlator, Occurrence
 from .errors import AlreadyExists, ClientError, NotFound, Unreachable
+from .event_correlation import CorrelatedEvent, Correlator, Occurrence
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-from bridgehead.client.correlation import BURST, FOLD_AFTER, FOLDED_PREFIX, Correlator, Occurrence
+from bridgehead.client.event_correlation import BURST, FOLD_AFTER, FOLDED_PREFIX, Correlator, Occurrence
 from bridgehead.objects.meta import ObjectReference
 
 POD = ObjectReference(api_version="v1", kind="Pod", name="a", namespace="blue", uid="1", resource_version="5")
