@@ -9,7 +9,7 @@ node_reading    gathers the facts from the kernels of nodes, and queries the DNS
 kernels         the nodes' kernels beside the rules that they should have
 filter_rules    rules of packet filters, and the fate of a packet
 near_names      names and labels with a typing error
-policy_rules    NetworkPolicies, parsed and evaluated
+networkpolicy_rules  NetworkPolicies, parsed and evaluated
 
 Families of causes, one module each. A check is a function of the facts, and of a Service for those in
 `SERVICE_CHECKS`, and yields findings:

@@ -14,7 +14,7 @@ from bridgehead.insight.facts.system_objects import DNS_SERVICE, SYSTEM
 from bridgehead.insight.findings import Finding, Severity
 from bridgehead.objects.core import Pod, ServicePort
 
-from .policy_rules import Policy, PolicyPeer, PolicyPort, PolicyRule, isolating, peer_matches, port_matches
+from .networkpolicy_rules import Policy, PolicyPeer, PolicyPort, PolicyRule, isolating, peer_matches, port_matches
 from .subjects import Facts, ServiceView, kubectl, make_finding, names_of
 
 

@@ -23,7 +23,7 @@ from bridgehead.objects.meta import ObjectKey
 from bridgehead.objects.times import parse_time
 
 from .kernels import NodeKernel, read_kernels
-from .policy_rules import PolicyIndex
+from .networkpolicy_rules import PolicyIndex
 
 _MOST_EVIDENCE = 8  # lines of one finding
 _LONGEST_FIX = 1000  # characters
