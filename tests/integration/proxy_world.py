@@ -361,7 +361,7 @@ class _Proxy:
         from bridgehead.proxy.changes import FrontendTable
         from bridgehead.proxy.frontends import NodeFacts
         from bridgehead.proxy.mode import Settings
-        from bridgehead.proxy.reserved import plan_reserved
+        from bridgehead.proxy.reserved_addresses import plan_reserved
 
         cidrs = ("10.244.0.0/16", "fd00:244::/32")
         self._namespaces = namespaces

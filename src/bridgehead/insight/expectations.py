@@ -25,7 +25,7 @@ from bridgehead.proxy.frontends import Frontend, NodeFacts, Problem
 from bridgehead.proxy.host_port_frontends import compile_host_ports, has_host_ports, pod_key
 from bridgehead.proxy.mode import Settings
 from bridgehead.proxy.node_facts import plan_node
-from bridgehead.proxy.reserved import plan_reserved
+from bridgehead.proxy.reserved_addresses import plan_reserved
 from bridgehead.proxy.service_frontends import compile_service
 
 from .facts.cluster_state import ClusterState

@@ -36,7 +36,7 @@ from .node_facts import is_eligible, plan_node
 from .node_listeners import ListListeners, NodeListeners
 from .operating.health import ProxyHealth
 from .operating.metrics import ProxyMetrics
-from .reserved import NOTHING_RESERVED, plan_reserved
+from .reserved_addresses import NOTHING_RESERVED, plan_reserved
 from .service_frontends import health_check_port
 from .service_ranges import ServiceRanges
 

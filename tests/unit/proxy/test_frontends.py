@@ -22,7 +22,7 @@ from bridgehead.proxy.frontends import (
     SourceNat,
     Verdict,
 )
-from bridgehead.proxy.reserved import plan_reserved
+from bridgehead.proxy.reserved_addresses import plan_reserved
 from bridgehead.proxy.service_frontends import compile_service
 from tests.unit.examples import examples
 

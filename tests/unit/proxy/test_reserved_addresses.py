@@ -11,7 +11,7 @@ from bridgehead.network.listening_ports import Listener
 from bridgehead.objects.core import Node, Service
 from bridgehead.objects.endpoint_slices import EndpointSlice
 from bridgehead.proxy.frontends import NodeFacts, Reason, ServiceFrontends
-from bridgehead.proxy.reserved import NOTHING_RESERVED, Reserved, plan_reserved
+from bridgehead.proxy.reserved_addresses import NOTHING_RESERVED, Reserved, plan_reserved
 from bridgehead.proxy.service_frontends import compile_service
 from tests.unit.calls import count_calls
 
