@@ -63,7 +63,7 @@ def compile_service(
 ) -> ServiceFrontends:
     """Return the Frontends of `service` on `node`. `slices` are all of the Service's, in any order.
 
-    The Service is not published at `reserved_addresses` addresses and ports, nor at addresses that belong to one of `rivals`:
+    The Service is not published at `reserved` addresses and ports, nor at addresses that belong to one of `rivals`:
     the other Services that have one of its addresses in their status or as their cluster IP.
     """
     meta = service.metadata
