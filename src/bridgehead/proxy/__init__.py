@@ -3,7 +3,8 @@
 The path of a change through the modules:
 
     observe    cluster_objects follows the API; service_ranges the ServiceCIDRs
-    compile    node_facts, reserved_addresses, backends, service_frontends, host_port_frontends -> frontends; address_texts
+    compile    node_facts, reserved_addresses, backends, service_frontends, host_port_frontends -> frontends;
+               address_texts
     compare    changes (the table of Frontends and its updates)
     program    agent (the loop), programmer, bisection, refusals -> mode (the interface), mode_choice
                -> nftables/ iptables/ ipvs/ userspace/; commands (nft, iptables, ...), errors;
