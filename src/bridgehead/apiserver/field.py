@@ -101,7 +101,8 @@ class Field(msgspec.Struct, eq=False, gc=False):
 
     def if_set(self, name: str) -> Field:
         """Return the field `name` of an object, as an absent one unless it is set."""
-        return self.at(name) or Field(None, name, self)
+        value = self.value
+        return Field(value.get(name) or None if value else None, name, self)
 
     def get(self, name: str, default: Any = None) -> Any:
         """Return the value of the field `name` of an object, or of one that is absent."""
@@ -189,6 +190,8 @@ class Field(msgspec.Struct, eq=False, gc=False):
 
     def must_all_obey(self, validate: Callable[..., object], *arguments: Any) -> bool:
         """Let `validate` add its errors about each item of a list. Return whether there are none."""
+        if not self.value:
+            return True
         before = len(self.errors)
         for item in self.each():
             validate(item, *arguments)
