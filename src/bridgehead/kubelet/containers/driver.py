@@ -20,7 +20,7 @@ from bridgehead.objects.core import Container, ContainerStatus, EphemeralContain
 
 from .context import PodContext
 from .handlers import Outcome, Target
-from .image_presence import ensure_image
+from .image_pull import ensure_image
 from .mounts import volume_images
 from .pod_containers import PodContainers
 from .prober import ContainerProbes
