@@ -10,7 +10,7 @@ from typing import Final
 
 from bridgehead.balancer.allocation import Note
 from bridgehead.balancer.model import Configuration
-from bridgehead.balancer.speaker.publications import external_ips_in_pools
+from bridgehead.balancer.speaker.announced_services import external_ips_in_pools
 from bridgehead.objects.address_holders import (
     assigned_addresses,
     by_assigned_address,

@@ -30,8 +30,8 @@ from bridgehead.objects.endpoint_slices import EndpointSlice, index_by_service
 from bridgehead.objects.kinds import ENDPOINT_SLICES, NODES, SERVICES
 from bridgehead.objects.meta import ObjectKey, ObjectReference
 
+from .announced_services import node_view, publication_of
 from .member_watch import MemberChange, Members, MemberWatch
-from .publications import node_view, publication_of
 from .takeovers import Takeovers
 from .trimming import trim_service, trim_slice
 

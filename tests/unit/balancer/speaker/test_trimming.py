@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from bridgehead.balancer.model import Configuration, Pool
 from bridgehead.balancer.ranges import parse_range
-from bridgehead.balancer.speaker.publications import publication_of
+from bridgehead.balancer.speaker.announced_services import publication_of
 from bridgehead.balancer.speaker.service_statuses import BGP, LAYER2
 from bridgehead.balancer.speaker.trimming import trim_bgp_status, trim_layer2_status, trim_service, trim_slice
 from bridgehead.objects.core import LoadBalancerIngress, LoadBalancerStatus, Service, ServiceSpec, ServiceStatus

@@ -8,7 +8,7 @@ import pytest
 
 from bridgehead.balancer.model import Configuration, Pool, ServiceSelection
 from bridgehead.balancer.ranges import parse_range
-from bridgehead.balancer.speaker.publications import EXCLUDED_LABEL, node_view, publication_of
+from bridgehead.balancer.speaker.announced_services import EXCLUDED_LABEL, node_view, publication_of
 from bridgehead.balancer.view import NodeView
 from bridgehead.objects.core import (
     LoadBalancerIngress,
