@@ -6,7 +6,7 @@ import asyncio
 import base64
 import json
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -25,7 +25,7 @@ from bridgehead.storage import (
     Key,
     NotFound,
     OutcomeUnknown,
-    StoreAway,
+    Record,
     StoreBroken,
     TooOld,
     ValueTooLarge,
@@ -35,7 +35,9 @@ from bridgehead.storage.encryption import ConfiguredEncryption
 from bridgehead.storage.encryption.encryption_configuration import parse_configuration
 from bridgehead.storage.etcd import EtcdSettings, EtcdStoreOptions, open_etcd_store
 from bridgehead.storage.etcd.client import errors
+from bridgehead.storage.etcd.client.records import TxnResult
 from bridgehead.storage.etcd.etcd_store import EtcdStore
+from bridgehead.storage.etcd.fences import Fence
 
 from .etcd_server import EtcdCluster
 from .relay_process import relays
@@ -122,6 +124,12 @@ def port_facts(port: int) -> Facts:
 
 async def put(store: EtcdStore, name: str, **facts: Any) -> int:
     return (await store.create(config_map(name), value(name), Facts(**facts))).revision
+
+
+def found(store: EtcdStore, name: str) -> Record:
+    record = store.get(config_map(name))
+    assert record is not None
+    return record
 
 
 async def take(watch: Watch, count: int) -> list[Change]:
@@ -347,11 +355,86 @@ async def test_an_object_that_is_too_large_is_refused(stores: Stores) -> None:
     assert store.count("configmaps") == 0
 
 
+class LostAnswers:
+    """Loses the answer of a store's next transaction, which is carried out or not. `sent` is the transaction."""
+
+    def __init__(self, store: EtcdStore, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.sent: Sequence[Any] = ()
+        self._is_done: bool | None = None
+        self.txn = store._client.txn
+        monkeypatch.setattr(store._client, "txn", self._txn)
+
+    def lose_next(self, *, is_done: bool) -> None:
+        self._is_done = is_done
+
+    async def _txn(self, *arguments: Any) -> TxnResult:
+        is_done, self._is_done = self._is_done, None
+        if is_done is None:
+            return await self.txn(*arguments)
+        self.sent = arguments
+        if is_done:
+            await self.txn(*arguments)
+        raise errors.OutcomeUnknown("the connection broke")
+
+
 @pytest.mark.parametrize("is_done", [True, False])
-async def test_a_write_whose_outcome_is_unknown_is_not_reported_as_one_that_was_not_done(
+async def test_a_create_whose_answer_is_lost_is_carried_out_once(
     stores: Stores, monkeypatch: pytest.MonkeyPatch, is_done: bool
 ) -> None:
-    """Also if etcd cannot be asked afterwards. A client would send it again."""
+    store = await stores.open()
+    lost = LostAnswers(store, monkeypatch)
+    lost.lose_next(is_done=is_done)
+    assert await put(store, "a") == found(store, "a").revision
+    assert await put(store, "b") > found(store, "a").revision
+
+
+async def test_a_write_whose_answer_is_lost_does_nothing_later(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its transaction may be under way for long, for example at a member that hangs."""
+    store = await stores.open()
+    lost = LostAnswers(store, monkeypatch)
+    lost.lose_next(is_done=False)
+    await put(store, "a")
+    await store.delete(config_map("a"))
+    assert not (await lost.txn(*lost.sent)).succeeded  # it compares that there is no such object, and there is none
+    await store.catch_up()
+    assert store.get(config_map("a")) is None
+
+
+async def test_an_update_and_a_delete_whose_answers_are_lost_are_carried_out(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await stores.open()
+    made = await put(store, "a")
+    lost = LostAnswers(store, monkeypatch)
+    lost.lose_next(is_done=False)
+    changed = await store.update(config_map("a"), value("a", x="1"), Facts(), expected=made)
+    assert found(store, "a") == changed
+    lost.lose_next(is_done=False)
+    await store.delete(config_map("a"), expected=changed.revision)
+    assert store.get(config_map("a")) is None
+
+
+async def test_a_change_that_another_server_may_have_made_leaves_the_outcome_unknown(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two servers may replace an object by the same bytes, or delete it."""
+    store = await stores.open()
+    made = await put(store, "a")
+    lost = LostAnswers(store, monkeypatch)
+    lost.lose_next(is_done=True)
+    with pytest.raises(OutcomeUnknown):
+        await store.update(config_map("a"), value("a", x="2"), Facts(), expected=made)
+    lost.lose_next(is_done=True)
+    with pytest.raises(OutcomeUnknown):
+        await store.delete(config_map("a"))
+    assert store.get(config_map("a")) is None
+
+
+@pytest.mark.parametrize("is_done", [True, False])
+async def test_a_write_is_not_reported_as_one_that_was_not_done_when_etcd_is_away(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch, is_done: bool
+) -> None:
+    """A client would send it again."""
     store = await stores.open()
     made = await put(store, "a")
     txn = store._client.txn
@@ -361,13 +444,11 @@ async def test_a_write_whose_outcome_is_unknown_is_not_reported_as_one_that_was_
             await txn(*arguments)
         raise errors.OutcomeUnknown("the connection broke")
 
-    async def be_away() -> None:
-        raise StoreAway("no member answers")
+    async def be_away(fence: Fence) -> int:
+        raise errors.Unavailable("no member answers")
 
     monkeypatch.setattr(store._client, "txn", lose_the_answer)
-    if is_done:
-        assert await put(store, "b") == store.revision  # the watch shows it
-    monkeypatch.setattr(store._freshness, "catch_up", be_away)
+    monkeypatch.setattr(store._fences, "close", be_away)
     with pytest.raises(OutcomeUnknown):
         await store.update(config_map("a"), value("a", x="2"), Facts(), expected=made)
     if not is_done:

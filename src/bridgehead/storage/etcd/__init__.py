@@ -4,6 +4,7 @@
     options       its options
     following     etcd's content and changes, from the start and through failures
     freshness     reads that see all that was acknowledged before them
+    fences        the end of writes whose answers are lost
     transactions  writes as etcd's comparisons and operations
     area          the layout of the keys below the prefix, and unfinished restores
     copies        backups, and their restoration

@@ -51,6 +51,7 @@ from .client.etcd_client import EtcdClient
 from .client.records import Event
 from .codec import ObjectCodec, Undecodable
 from .compaction import compact_periodically
+from .fences import Fence, Fences
 from .following import Entry, Follower
 from .foreign_keys import ForeignKeys
 from .freshness import Freshness
@@ -72,12 +73,17 @@ _REPAIR_SECONDS = 180.0
 
 @dataclass(slots=True, eq=False)
 class _Expected:
-    """A write on its way. `record` is what the watch showed, which is known by its bytes."""
+    """A write on its way. `stored` None: a deletion. `record` is what the watch showed, which is known by its bytes.
 
-    stored: bytes
+    `is_seen`: the object of `revision` has changed so, 0: there was none. Another server may have done that.
+    """
+
+    stored: bytes | None
+    revision: int
     value: JsonObject
     facts: Facts
     record: Record | None = None
+    is_seen: bool = False
 
 
 class EtcdStore(MemoryStore):
@@ -94,11 +100,13 @@ class EtcdStore(MemoryStore):
         self._freshness = Freshness(client, layout.prefix, layout.own_prefix())
         self._health = Health(client, layout.own_prefix())
         self._leases = Leases(client)
+        self._fences = Fences(client, layout.own_prefix(), self._leases.lease)
         definitions = layout.resource_prefix(DEFINITIONS)
         self._follower = Follower(client, layout.prefix, definitions, self)
         # Writes on their way, and objects that can't be decoded, by their etcd keys.
         self._expected: dict[bytes, list[_Expected]] = {}
         self.unreadable: dict[bytes, str] = {}
+        self._gaps = 0  # how often changes were lost
         self._crash: str | None = None
         self._foreign_keys = ForeignKeys(layout)
         self._tasks: list[asyncio.Task[None]] = []
@@ -184,6 +192,7 @@ class EtcdStore(MemoryStore):
 
     def exchange(self, entries: Sequence[Entry], revision: int) -> None:
         """Watchers see the difference to what was there: at most two changes of each object."""
+        self._gaps += 1
         found = {entry.key: entry for entry in entries}
         changes: list[tuple[int, bytes, bytes | None]] = []
         for record in self._state.all():
@@ -218,6 +227,10 @@ class EtcdStore(MemoryStore):
             self._foreign_keys.see(etcd_key)
             return None
         current = self._state.get(key)
+        before = 0 if current is None else current.revision
+        for expected in self._expected.get(etcd_key, ()):
+            if expected.revision == before and expected.stored == value:
+                expected.is_seen = True
         record = None if value is None else self.decode(Entry(etcd_key, value, revision))
         if record is not None:
             return Change("ADDED" if current is None else "MODIFIED", record, current)
@@ -247,18 +260,23 @@ class EtcdStore(MemoryStore):
 
         `stale` has the revisions of claims' entries that were there before. What no object holds is taken over.
         """
-        current = self._checked(write)
+        current, fence, gaps = self._checked(write), self._fences.current, self._gaps
         lease = await self._leases.lease(self._options.lifetimes.get(write.key.resource, 0))
-        planned = plan(self.layout, write, current, self._form, lease, stale)
+        planned = plan(self.layout, write, current, self._form, lease, stale, fence.is_open)
         _check_size(write, planned)
         with self._expecting(planned) as expected:
             for transaction in planned.transactions():
                 try:
                     result = await self._client.txn(transaction.compares, transaction.operations, transaction.lookups)
                 except errors.OutcomeUnknown:
-                    if (record := await self._found(write, expected)) is not None:
-                        return record
-                    raise
+                    is_over = await self._is_over(fence)
+                    # A new object is surely this write's, by its uid: two servers may replace or delete an object in
+                    # the same way.
+                    if isinstance(write, Create) and expected.record is not None:
+                        return expected.record
+                    if not is_over or expected.is_seen or self._gaps != gaps:
+                        raise
+                    return None
                 try:
                     await self._freshness.wait_for(result.revision)
                 except StoreAway:
@@ -272,14 +290,17 @@ class EtcdStore(MemoryStore):
             return None if current is None else as_of(current, result.revision)
         return expected.record or Record(write.key, result.revision, encode(write.value, result.revision), write.facts)
 
-    async def _found(self, write: Write, expected: _Expected) -> Record | None:
-        """Return the object of a write whose outcome is unknown, if the write is now seen to be done.
-
-        Only a new object is surely this write's, by its uid: two servers may replace an object by the same bytes.
-        """
-        with contextlib.suppress(StoreBroken):
-            await self.catch_up()
-        return expected.record if isinstance(write, Create) else None
+    async def _is_over(self, fence: Fence) -> bool:
+        """Return whether all is visible now that a write did whose answer is lost, and it can do nothing any more."""
+        try:
+            await self._freshness.wait_for(await self._fences.close(fence))
+        except (errors.Unavailable, StoreBroken):
+            return False
+        except EtcdError:  # a full etcd
+            with contextlib.suppress(StoreBroken):
+                await self.catch_up()
+            return False
+        return True
 
     def _checked(self, write: Write) -> Record | None:
         """Check a write against what this server has seen, and return the object before it. Raises refusals."""
@@ -312,15 +333,12 @@ class EtcdStore(MemoryStore):
     @contextlib.contextmanager
     def _expecting(self, planned: Plan) -> Iterator[_Expected]:
         """Expect the written objects in the watch, so that they need not be decoded there; yield the first."""
-        written = [
-            (self.layout.etcd_key(one.key), _Expected(stored, one.value, one.facts))
-            for one, stored in planned.stored
-            if stored is not None and not isinstance(one, Delete)
-        ]
+        before = 0 if planned.current is None else planned.current.revision
+        written = [(self.layout.etcd_key(one.key), _expected(one, stored, before)) for one, stored in planned.stored]
         for key, expected in written:
             self._expected.setdefault(key, []).append(expected)
         try:
-            yield written[0][1] if written else _Expected(b"", {}, Facts())
+            yield written[0][1]
         finally:
             for key, expected in written:
                 self._expected[key].remove(expected)
@@ -356,6 +374,12 @@ class EtcdStore(MemoryStore):
     async def _held_at(self, revision: int) -> Mapping[str, bytes]:
         await self._freshness.wait_for(revision)
         return {claim: self.layout.etcd_key(key) for claim, key in self._state.claims()}
+
+
+def _expected(write: Write, stored: bytes | None, revision: int) -> _Expected:
+    if isinstance(write, Delete):
+        return _Expected(None, revision, {}, Facts())
+    return _Expected(stored, revision, write.value, write.facts)
 
 
 def _check_size(write: Write, planned: Plan) -> None:

@@ -1,9 +1,8 @@
 """The transactions in which a store on etcd writes: what they compare, and what they change.
 
 A write is one transaction with its claims and companions. It compares what the write was checked against: the revisions
-of the object and of companions that it updates or that have to be unchanged, and that new companions and claims do not
-exist. If a comparison fails,
-etcd answers with the entries of claims.
+of the object and of companions that it updates or that have to be unchanged, that new companions and claims do not
+exist, and that its fence is open. If a comparison fails, etcd answers with the entries of claims.
 
 Pure: no I/O, no clock, no randomness.
 """
@@ -49,6 +48,7 @@ class Plan:
     `current` is the object before the write. `stored` has the write and its companions with their new values, None for
     what is deleted. `taken` are the claims that the object gets, with the revision at which the entry of each is
     expected: 0, or that of a stale one. `unchanged` are conditions. `released` are the claims that it no longer holds.
+    `fence` is a comparison of each transaction (`fences`).
     """
 
     layout: Layout
@@ -58,6 +58,7 @@ class Plan:
     lease: int
     taken: Sequence[tuple[str, int]]
     released: Sequence[str]
+    fence: Compare
 
     def transactions(self) -> Iterator[Transaction]:
         """Yield the transactions in their order. The last one is the write itself."""
@@ -85,7 +86,7 @@ class Plan:
         holder = self.layout.etcd_key(self.stored[0][0].key)
         entries = [(claim_key(self.layout, claim), revision) for claim, revision in taken]
         return Transaction(
-            [*compares, *(mod_revision_equals(key, revision) for key, revision in entries)],
+            [*compares, *(mod_revision_equals(key, revision) for key, revision in entries), self.fence],
             [*operations, *(put(key, holder) for key, _ in entries)],
             [get(key) for key, _ in entries],
             {claim_key(self.layout, claim): claim for claim, _ in taken},
@@ -98,7 +99,13 @@ def found_keys(result: TxnResult) -> list[KeyValue]:
 
 
 def plan(
-    layout: Layout, write: Write, current: Record | None, form: StoredForm, lease: int, stale: Mapping[str, int]
+    layout: Layout,
+    write: Write,
+    current: Record | None,
+    form: StoredForm,
+    lease: int,
+    stale: Mapping[str, int],
+    fence: Compare,
 ) -> Plan:
     """Plan a write. `lease` is the object's in etcd, 0 without one; `stale` are entries of claims that nobody holds."""
     held = frozenset[str]() if current is None else current.facts.claims
@@ -112,4 +119,5 @@ def plan(
         lease,
         [(claim, stale.get(claim, 0)) for claim in sorted(wanted - held)],
         sorted(held - wanted),
+        fence,
     )

@@ -5,7 +5,8 @@
     records         values that the client returns
     watching        one watch
     members         choice of the member for the next call
-    connection      a gRPC channel to one member, and signs of life of it
+    connection      a gRPC channel to one member
+    supervision     signs of life of a member, and the calls that its leader has not answered
     authentication  the token of a user
     tls             certificate files
     handshakes      reasons for which TLS connections fail that gRPC does not report

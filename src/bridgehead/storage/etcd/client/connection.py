@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from . import messages_pb2 as pb
 from .answers import status
-from .failures import CallFailed, error_of, is_from_etcd
+from .failures import CallFailed, error_of
 from .quiet_grpc import grpc
 from .records import Status
 from .settings import Endpoint
@@ -25,11 +26,6 @@ MAX_ANSWER_BYTES = 64 * 2**20
 # gRPC sets TCP_USER_TIMEOUT to it.
 KEEPALIVE_SECONDS = 5.5
 KEEPALIVE_TIMEOUT = 2.0
-
-# Signs of life of a member with a watch. A connection that is idle would be found dead after KEEPALIVE_SECONDS and
-# KEEPALIVE_TIMEOUT only, a process that is stopped as well. etcd does not count requests as pings.
-SILENCE_SECONDS = 1.5
-ANSWER_SECONDS = 2.5
 
 _OPTIONS: list[tuple[str, Any]] = [
     ("grpc.max_receive_message_length", MAX_ANSWER_BYTES),
@@ -51,16 +47,36 @@ class Call(Protocol):
     def __call__(self, request: Any, *, timeout: float | None, metadata: Metadata) -> Awaitable[Any]: ...
 
 
-class Connection:
-    """A gRPC channel to one member. It is not used again once it has failed."""
+@dataclass(slots=True, eq=False)
+class Pending:
+    """A call without an answer yet, since `began`. `term` is the last one that was known when it was sent."""
 
-    def __init__(self, endpoint: Endpoint, tls: TlsFiles) -> None:
+    call: Any
+    began: float
+    term: int
+    given_up: str = ""  # why
+
+
+class Connection:
+    """A gRPC channel to one member. It is not used again once it has failed.
+
+    `supervise` runs while the connection is open, and looks at what is public here.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        tls: TlsFiles,
+        supervise: Callable[[Connection], Coroutine[None, None, None]] | None = None,
+    ) -> None:
         self.endpoint = endpoint
-        self._last_answer = time.monotonic()
+        self.last_answer = time.monotonic()
+        self.watches = 0
+        self._pending: dict[Pending, None] = {}  # in the order of their beginning
+        self._term = 0  # the last term of an election that the member has shown
         self._is_closed = False
         self._why_closed = ""
-        self._watches = 0
-        self._watcher: asyncio.Task[None] | None = None
+        self._supervision = None if supervise is None else asyncio.create_task(supervise(self))
         self._channel = (
             grpc.aio.secure_channel(endpoint.target, tls.credentials(), _OPTIONS)
             if endpoint.is_tls
@@ -104,12 +120,40 @@ class Connection:
 
     async def status(self, timeout: float, metadata: Metadata = ()) -> Status:
         """Return the member's status, by a new connection if there is none. Raises `CallFailed`."""
-        return status(await self.unary(self._status, pb.StatusRequest(), timeout, metadata), self.url)
+        self._check_open()
+        answer = status(
+            await self.answer(self._status(pb.StatusRequest(), timeout=timeout, metadata=metadata)), self.url
+        )
+        self._term = max(self._term, answer.raft_term)
+        return answer
 
     async def unary(self, call: Call, request: Any, timeout: float, metadata: Metadata = ()) -> Any:
         """Return the answer of one of this connection's calls. Raises `CallFailed`."""
         self._check_open()
-        return await self.answer(call(request, timeout=timeout, metadata=metadata))
+        pending = Pending(call(request, timeout=timeout, metadata=metadata), time.monotonic(), self._term)
+        self._pending[pending] = None
+        try:
+            answer = await self.answer(pending.call)
+        except CallFailed:
+            if pending.given_up:
+                raise self._failure("UNAVAILABLE", pending.given_up) from None
+            raise
+        finally:
+            del self._pending[pending]
+        self._term = max(self._term, answer.header.raft_term)
+        return answer
+
+    @property
+    def oldest(self) -> Pending | None:
+        """The call that has waited longest for its answer, None if none waits."""
+        return next(iter(self._pending), None)
+
+    def give_up_calls_before(self, term: int, reason: str) -> None:
+        """End the calls that were sent in an earlier term. They fail with the reason."""
+        for pending in self._pending:
+            if pending.term < term:
+                pending.given_up = reason
+                pending.call.cancel()
 
     def open_stream(self, stream: Callable[..., Any], timeout: float | None, metadata: Metadata) -> Any:
         """Return a call of one of this connection's streams; `answer` reads and writes it. Raises `CallFailed`."""
@@ -134,41 +178,30 @@ class Connection:
             if task is not None and task.cancelling():
                 raise
             raise self._failure("CANCELLED", self._why_closed) from None
-        self._last_answer = time.monotonic()
+        self.last_answer = time.monotonic()
         return answer
 
     def _failure(self, code: str, details: str) -> CallFailed:
         return CallFailed(details, error_of(code, details, self.url))
 
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed
+
     async def close(self, reason: str = "the connection was closed") -> None:
         """End the connection. Calls that wait for an answer fail for the reason."""
-        if not self._is_closed:
-            self._is_closed, self._why_closed = True, reason
-            await self._channel.close()
+        if self._is_closed:
+            return
+        self._is_closed, self._why_closed = True, reason
+        if self._supervision is not None and self._supervision is not asyncio.current_task():
+            self._supervision.cancel()
+        await self._channel.close()
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
-        """Ask the member for signs of life during the block, and close the connection when there are none."""
-        self._watches += 1
-        if self._watcher is None:
-            self._watcher = asyncio.create_task(self._check_life())
+        """Let the supervision expect signs of life during the block."""
+        self.watches += 1
         try:
             yield
         finally:
-            self._watches -= 1
-            if not self._watches and self._watcher is not None:
-                self._watcher.cancel()
-                self._watcher = None
-
-    async def _check_life(self) -> None:
-        while True:
-            await asyncio.sleep(max(0.0, self._last_answer + SILENCE_SECONDS - time.monotonic()))
-            if time.monotonic() < self._last_answer + SILENCE_SECONDS:
-                continue
-            try:
-                await self.status(ANSWER_SECONDS)
-            except CallFailed as failure:
-                if not is_from_etcd(failure.details):
-                    await self.close("the member does not answer")
-                    return
-                self._last_answer = time.monotonic()
+            self.watches -= 1

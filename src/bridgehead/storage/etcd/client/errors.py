@@ -1,6 +1,7 @@
 """Errors of the etcd client; all are `EtcdError`s, whose text is one line with the endpoint and what to do.
 
 Unavailable         no endpoint answers, or the connection of a watch has ended; nothing was written
+  LeaderChanged     the leader has changed since the call was sent, so that its answer may never come
   NoLeader          the member has no leader, as it is cut off or etcd has lost its quorum
   Overloaded        etcd has too many requests in progress
   UnusableMember    the member is a learner or does not serve the request
@@ -33,6 +34,9 @@ class EtcdError(StorageError):
 
 
 class Unavailable(EtcdError): ...
+
+
+class LeaderChanged(Unavailable): ...
 
 
 class NoLeader(Unavailable): ...

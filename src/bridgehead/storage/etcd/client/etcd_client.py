@@ -9,7 +9,7 @@ from . import answers
 from . import messages_pb2 as pb
 from .authentication import Authentication
 from .connection import Call, Connection, Metadata
-from .errors import AnswerTooLarge, EtcdError, LeaseNotFound, OutcomeUnknown, Unavailable
+from .errors import AnswerTooLarge, EtcdError, LeaderChanged, LeaseNotFound, OutcomeUnknown, Unavailable
 from .failures import CallFailed, is_surely_not_done
 from .members import Members
 from .records import Alarm, RangeResult, Status, TxnResult
@@ -224,7 +224,8 @@ class EtcdClient:
                 problem = failure.error
                 if not isinstance(problem, Unavailable):
                     raise problem from None
-                self._members.leave(connection)
+                if not isinstance(problem, LeaderChanged):
+                    self._members.leave(connection)
                 if not may_repeat(failure):
                     raise OutcomeUnknown(f"{problem}; whether the write was done is unknown") from None
         raise problem or Unavailable(f"no endpoint of etcd answers: {self._members.describe()}")

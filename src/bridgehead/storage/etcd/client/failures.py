@@ -15,6 +15,7 @@ from .errors import (
     EtcdError,
     FutureRevision,
     InvalidCredentials,
+    LeaderChanged,
     LeaseNotFound,
     NoLeader,
     NoSpace,
@@ -40,6 +41,7 @@ _ANSWERS: tuple[tuple[str, type[EtcdError], str], ...] = (
     ("trying to send message larger than max", TooLarge, "raise etcd's --max-request-bytes, or store a smaller object"),
     ("received message larger than max", AnswerTooLarge, "ask for fewer keys at once"),
     ("too many requests", Overloaded, "try again later"),
+    ("etcdserver: leader changed", LeaderChanged, "try again"),
     ("no leader", NoLeader, "its quorum is lost or the member is cut off: look at 'etcdctl endpoint status'"),
     ("rpc not supported for learner", UnusableMember, "promote the learner, or leave it out of the endpoints"),
     ("not capable", UnusableMember, "wait until all members have the same version"),
@@ -81,6 +83,10 @@ _CERTIFICATES = (
     ("certificate_verify_failed", "the server's certificate cannot be verified; check the CA file"),
 )
 _NOT_SENT = ("failed to connect", "connections to all backends failing", "dns resolution failed", "name resolution")
+
+
+# etcd's own text for a read whose leader has gone.
+LEADER_CHANGED = "etcdserver: leader changed"
 
 
 class CallFailed(Exception):

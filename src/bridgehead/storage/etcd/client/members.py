@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from functools import partial
 
 from .connection import Connection
 from .errors import EtcdError, ForeignCluster, TooOldEtcd, Unavailable, UnusableMember
@@ -10,10 +12,14 @@ from .failures import CallFailed
 from .handshakes import reason_of_failure
 from .records import Status
 from .settings import Endpoint, EtcdSettings, parse_endpoints
+from .supervision import Supervision
 from .tls import TlsFiles
 from .versions import is_supported
 
 _CONNECT_SECONDS = 3.0
+# The next endpoint is tried, too, when one has not answered for this time.
+_PATIENCE_SECONDS = 0.5
+_OTHER_SECONDS = 1.0
 _ENDED_AT_ONCE = ("Socket closed", "Connection reset by peer")
 
 
@@ -47,27 +53,59 @@ class Members:
             self._next = (self.endpoints.index(connection.endpoint) + 1) % len(self.endpoints)
 
     async def _choose(self) -> Connection:
+        """Return a connection to the first endpoint in the order that answers and has a leader.
+
+        An endpoint that does not answer soon keeps nobody from the next one.
+        """
+        rest = [*self.endpoints[self._next :], *self.endpoints[: self._next]]
         problems: list[EtcdError] = []
         leaderless: Connection | None = None
-        for endpoint in self.endpoints[self._next :] + self.endpoints[: self._next]:
-            try:
-                connection, status = await self._connect(endpoint)
-            except EtcdError as error:
-                problems.append(error)
-                continue
-            if status.leader:
-                return connection
-            leaderless = leaderless or connection
+        attempts: set[asyncio.Task[tuple[Connection, Status]]] = set()
+        try:
+            while rest or attempts:
+                if rest:
+                    attempts.add(asyncio.create_task(self._connect(rest.pop(0))))
+                patience = _PATIENCE_SECONDS if rest or leaderless else None
+                done, attempts = await asyncio.wait(attempts, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+                problems += [error for attempt in done if isinstance(error := attempt.exception(), EtcdError)]
+                for attempt in done:
+                    if not isinstance(attempt.exception(), EtcdError):
+                        connection, status = attempt.result()
+                        if status.leader:
+                            return connection
+                        leaderless = leaderless or connection
+                if not (done or rest):
+                    break
+        finally:
+            for attempt in attempts:
+                attempt.cancel()
         if leaderless is not None:  # there is an election, or it can serve what needs no leader
             return leaderless
         raise _no_member(problems)
+
+    async def _has_other(self, endpoint: Endpoint) -> bool:
+        """Return whether another member answers and has a leader."""
+        asked = [
+            asyncio.create_task(self.status(other.url, _OTHER_SECONDS)) for other in self.endpoints if other != endpoint
+        ]
+        try:
+            for answer in asyncio.as_completed(asked):
+                with contextlib.suppress(EtcdError):
+                    if (await answer).leader:
+                        return True
+        finally:
+            for one in asked:
+                one.cancel()
+            await asyncio.gather(*asked, return_exceptions=True)
+        return False
 
     async def _connect(self, endpoint: Endpoint) -> tuple[Connection, Status]:
         """Return a connection that has just answered. Raises `EtcdError`."""
         connection = self._connections.get(endpoint)
         if connection is None or not connection.is_ready():
             await self._drop(endpoint)
-            connection = self._connections[endpoint] = Connection(endpoint, self._tls)
+            supervision = Supervision(partial(self._has_other, endpoint))
+            connection = self._connections[endpoint] = Connection(endpoint, self._tls, supervision.run)
         try:
             status = await connection.status(self._timeout)
         except CallFailed as failure:
@@ -116,7 +154,7 @@ class Members:
                     f" {status.endpoint} to {status.cluster_id:x}; correct the endpoints"
                 )
 
-    async def status(self, url: str) -> Status:
+    async def status(self, url: str, timeout: float | None = None) -> Status:
         """Return the status of one member, also of one that cannot be used. Raises `EtcdError`."""
         endpoint = next((endpoint for endpoint in self.endpoints if endpoint.url == url), None)
         if endpoint is None:
@@ -126,7 +164,7 @@ class Members:
         if connection is None or is_own:
             connection = Connection(endpoint, self._tls)
         try:
-            return await connection.status(self._timeout)
+            return await connection.status(timeout or self._timeout)
         except CallFailed as failure:
             raise failure.error from None
         finally:
