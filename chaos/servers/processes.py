@@ -115,7 +115,9 @@ async def running_cluster(directory: Path, servers: int) -> AsyncIterator[Cluste
     """Start the members and the servers. Each server begins with another member."""
     hosts = connect_members()
     with contextlib.ExitStack() as stack:
-        etcd = stack.enter_context(EtcdCluster(directory, size=_MEMBERS, hosts=hosts).running())
+        # As by default since 3.5: a member that comes back does not make the others elect a leader again.
+        options: dict[str, object] = {"pre-vote": "true"}
+        etcd = stack.enter_context(EtcdCluster(directory, size=_MEMBERS, options=options, hosts=hosts).running())
         write_files(directory)
         processes = [_server(directory, number, etcd.client_urls) for number in range(servers)]
         for process in processes:

@@ -7,6 +7,7 @@ import json
 import ssl
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -14,7 +15,7 @@ from bridgehead.lab import state_directories
 from bridgehead.lab.plan import LabFiles, PartStatus
 
 from .api import Objects
-from .conftest import PATIENCE, Lab, eventually
+from .conftest import BRIDGEHEAD, PATIENCE, Lab, eventually, run
 
 pytestmark = pytest.mark.needs("etcd")
 
@@ -142,19 +143,55 @@ def test_w57_killed_servers_and_members_lose_nothing(lab: Lab) -> None:
     wait_endpoints(lab)
 
 
-def test_a_stopped_lab_keeps_its_objects_and_its_store(lab: Lab) -> None:
-    status, created = lab.api.call("POST", _WRITES, json.dumps({"metadata": {"name": "kept"}}))
+def create(lab: Lab, name: str) -> str:
+    """Create a ConfigMap; return its uid."""
+    status, created = lab.api.call("POST", _WRITES, json.dumps({"metadata": {"name": name}}))
     assert status == 201, created
-    backup = lab.command("backup", lab.state_dir / "store.backup")
-    assert backup.returncode == 0, backup.stderr
-    assert "objects, revision" in backup.stdout
+    uid: str = created["metadata"]["uid"]
+    return uid
+
+
+def test_a_stopped_lab_keeps_its_objects_and_its_store(lab: Lab) -> None:
+    uid = create(lab, "kept")
     lab.stop()
-    refused = lab.command("restore", lab.state_dir / "store.backup")
-    assert (refused.returncode, refused.stderr.count("\n")) == (1, 1)
-    assert "name a lab on sqlite" in refused.stderr
     lab.start()
     wait_endpoints(lab)
     kept = lab.api.get(f"{_WRITES}/kept")
     assert kept is not None
-    assert kept["metadata"]["uid"] == created["metadata"]["uid"]
+    assert kept["metadata"]["uid"] == uid
     assert lab.command("status").stdout.splitlines()[0].endswith(", 3 API servers, on etcd, without a load balancer")
+
+
+def test_a_lab_on_etcd_is_restored_from_a_backup_of_any_store(lab: Lab, tmp_path: Path) -> None:
+    """The backup goes through a store on SQLite and back."""
+    uid = create(lab, "restored")
+    first, second = tmp_path / "first", tmp_path / "second"
+    for arguments in (
+        ("backup", "--name", lab.name, "--state-dir", lab.state_dir, first),
+        ("restore", "--store", tmp_path / "store.db", first),
+        ("backup", "--store", tmp_path / "store.db", second),
+    ):
+        done = run(BRIDGEHEAD, *arguments)
+        assert done.returncode == 0, done.stderr
+    create(lab, "later")
+    running = lab.command("restore", second)
+    assert (running.returncode, running.stderr.count("\n")) == (1, 1)
+    assert "is running: stop it first" in running.stderr
+    lab.stop()
+    damaged = lab.command("restore", lab.state_dir / "lab.json")
+    assert (damaged.returncode, damaged.stderr.count("\n")) == (1, 1)
+    assert "not a backup" in damaged.stderr
+    restored = lab.command("restore", second)
+    assert restored.returncode == 0, restored.stderr
+    assert "objects, revision" in restored.stdout
+    data = {path.name for path in (lab.state_dir / "store").iterdir()}
+    assert data >= {"etcd", "etcd-2", "etcd-3", "etcd.old", "etcd-2.old", "etcd-3.old"}
+    assert "restoring" not in data
+    lab.start()
+    wait_endpoints(lab)
+    eventually(lambda: all(is_healthy(lab, member) for member in _SERVERS))
+    kept = lab.api.get(f"{_WRITES}/restored")
+    assert kept is not None
+    assert kept["metadata"]["uid"] == uid
+    assert lab.api.get(f"{_WRITES}/later") is None
+    create(lab, "after")

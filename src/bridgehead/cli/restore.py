@@ -1,7 +1,8 @@
 """Replace a stopped cluster's objects by those of a backup, FILE, which `bridgehead backup` has written.
 
 The replaced store is kept beside the new one, with the suffix `.old`. A running cluster is refused. Revisions continue
-above all earlier ones, so clients that still watch list again.
+above all earlier ones, so clients that still watch list again. A lab on etcd gets new members, which are filled before
+they replace those that it has.
 
 With --etcd-servers, the objects are written to etcd, below an --etcd-prefix that has no keys yet. API servers refuse to
 start there until all objects are written. Clients of the former store have to be restarted if its revision is above
@@ -10,6 +11,7 @@ etcd's.
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from bridgehead.lab import state_directories
 from bridgehead.lab.errors import AlreadyRunning
+from bridgehead.lab.plan import LabConfig, LabFiles
 
 from .etcd_options import etcd_options, event_seconds, event_ttl_row, media_type_row, storage_versions_row
 from .lab_options import DEFAULT_NAME, options_of
@@ -26,6 +29,7 @@ from .store_copies import (
     Progress,
     describe,
     encryption_of,
+    etcd_of,
     lab_unless,
     reporting_store_errors,
     store_of,
@@ -51,24 +55,59 @@ def command(options: Options) -> None:
             media_type=options.storage_media_type,
             storage_versions=options.storage_versions,
         )
-        if etcd is None:
-            _restore_file(options)
-        else:
+        if etcd is not None:
             _restore_etcd(options, etcd)
+            return
+        files = lab_unless(options.store, options.name, options.state_dir)
+        config = state_directories.read_config(files) if files else None
+        if files and config and config.store == "etcd":
+            _restore_lab_on_etcd(options, files, config)
+        else:
+            _restore_file(options, files)
 
 
-def _restore_file(options: Options) -> None:
+def _restore_file(options: Options, files: LabFiles | None) -> None:
     from bridgehead.storage.backups import restore
 
-    files = lab_unless(options.store, options.name, options.state_dir)
     target = store_of(files, options.store)
-    if files and state_directories.is_running(files):
-        stop = f"`bridgehead down{options_of(options.name, options.state_dir)}`"
-        lab = state_directories.find_name(files, options.name or DEFAULT_NAME)
-        raise AlreadyRunning(f"the lab {lab!r} is running: stop it first with {stop}")
+    if files:
+        _check_stopped(options, files)
     copied = restore(options.file, target, Progress("restore"))
     kept = f" The former store is {copied.kept}." if copied.kept else ""
     sys.stdout.write(f"Restored {target}: {describe(copied)}.{kept}\n")
+
+
+def _check_stopped(options: Options, files: LabFiles) -> None:
+    if state_directories.is_running(files):
+        stop = f"`bridgehead down{options_of(options.name, options.state_dir)}`"
+        lab = state_directories.find_name(files, options.name or DEFAULT_NAME)
+        raise AlreadyRunning(f"the lab {lab!r} is running: stop it first with {stop}")
+
+
+def _restore_lab_on_etcd(options: Options, files: LabFiles, config: LabConfig) -> None:
+    """Fill new members of etcd, which then are the lab's."""
+    from bridgehead.lab import host
+    from bridgehead.lab.etcd_members import run_new_members
+    from bridgehead.storage.copies import check_copy
+
+    _check_stopped(options, files)
+    check_copy(options.file)
+    encryption, ttl = encryption_of(options), event_seconds(options.event_ttl)
+    lock = state_directories.lock(files)
+    try:
+        host.extend_path()
+        host.choose_store(config.store, config.api_servers, config)  # whether it can run here
+        host.check_space(files.root, config.api_servers)
+        with run_new_members(config, files) as members:
+            from bridgehead.apiserver.stores import restore_etcd
+
+            etcd = etcd_of(config, files)
+            restored = restore_etcd(etcd, encryption, options.file, Progress("restore"), ttl)
+            former = members.keep()
+    finally:
+        os.close(lock)
+    kept = f" The former data are {', '.join(map(str, former))}." if former else ""
+    sys.stdout.write(f"Restored the etcd of the lab {config.name!r}: {describe(restored.copied)}.{kept}\n")
 
 
 def _restore_etcd(options: Options, etcd: EtcdOptions) -> None:

@@ -13,8 +13,7 @@ import typer
 
 from bridgehead.lab import state_directories
 from bridgehead.lab.enter import enter_network, network_path
-from bridgehead.lab.errors import LabError
-from bridgehead.lab.plan import LabFiles, plan_servers
+from bridgehead.lab.plan import LabConfig, LabFiles, plan_servers
 
 from .etcd_options import EtcdRows
 from .groups import OPTIONS
@@ -45,7 +44,7 @@ def lab_unless(store: str, name: str | None, state_dir: Path | None) -> LabFiles
 
 
 def store_of(files: LabFiles | None, store: str) -> Path:
-    """Return the path of a lab's store, or of the given one. Raises `LabError` when there is no such lab."""
+    """Return the path of a lab's store on SQLite, or of the given one. Raises `LabError` when there is no such lab."""
     from bridgehead.storage import store_path
 
     if files is None:
@@ -53,11 +52,6 @@ def store_of(files: LabFiles | None, store: str) -> Path:
     config = state_directories.read_config(files)
     if config is None:
         raise state_directories.no_such_lab(files)
-    if config.store != "sqlite":
-        raise LabError(
-            f"the objects of the lab {config.name!r} are in its {config.store}, which runs only with its API servers:"
-            " name a lab on sqlite, or restore a snapshot of etcd (docs/etcd-in-a-lab.md)"
-        )
     return files.store
 
 
@@ -69,13 +63,18 @@ def enter_etcd_of(files: LabFiles | None) -> EtcdOptions | None:
     config = state_directories.read_config(files) if files else None
     if files is None or config is None or config.store != "etcd":
         return None
-    from bridgehead.apiserver.stores import EtcdOptions
-
     lab = state_directories.read_running(files)
     enter_network(lab, network_path(lab, None))
+    return etcd_of(lab.config, files)
+
+
+def etcd_of(config: LabConfig, files: LabFiles) -> EtcdOptions:
+    """Return the access to a lab's etcd from its network."""
+    from bridgehead.apiserver.stores import EtcdOptions
+
     access = files.etcd_access
     return EtcdOptions(
-        servers=tuple(server.etcd_url for server in plan_servers(lab.config)),
+        servers=tuple(server.etcd_url for server in plan_servers(config)),
         ca_file=access.authority,
         cert_file=access.certificate,
         key_file=access.key,

@@ -148,6 +148,11 @@ class ServerPlan:
         return name if self.number == 1 else f"{name}-{self.number}"
 
     @property
+    def etcd_health(self) -> tuple[str, int]:
+        """Address and port of its member's page /health, inside the lab."""
+        return self.loopback, _ETCD_METRICS_PORT
+
+    @property
     def etcd_url(self) -> str:
         """URL of its member of etcd, for clients."""
         return f"https://{join_host_port(self.addresses[0], _ETCD_CLIENT_PORT)}"
@@ -321,7 +326,9 @@ def plan_parts(
     reason why the lab has no cgroup for its containers, "" when it has one.
     """
     servers = plan_servers(config)
-    parts = [_etcd(config, files, server) for server in servers] if config.store == "etcd" else []
+    parts = []
+    if config.store == "etcd":
+        parts += [plan_etcd(config, files, server, files.etcd_data(server.part("etcd"))) for server in servers]
     parts += [_api_server(config, files, server, listen_fd) for server in servers]
     parts += [_controllers(config, files, server) for server in servers]
     for node in plan_nodes(config):
@@ -357,8 +364,9 @@ def _forwarder(config: LabConfig, files: LabFiles, descriptors: Sequence[int]) -
     )
 
 
-def _etcd(config: LabConfig, files: LabFiles, server: ServerPlan) -> PartPlan:
-    """Return a member of etcd, with the flags that kubeadm gives it."""
+def plan_etcd(config: LabConfig, files: LabFiles, server: ServerPlan, data: Path) -> PartPlan:
+    """Return a server's member of etcd with its data in the directory `data`, and with the flags that kubeadm gives
+    it."""
     pki, name = files.pki, server.part("etcd")
     members = (f"{other.part('etcd')}={other.etcd_peer_url}" for other in plan_servers(config))
     return PartPlan(
@@ -366,7 +374,7 @@ def _etcd(config: LabConfig, files: LabFiles, server: ServerPlan) -> PartPlan:
         (
             "etcd",
             f"--name={name}",
-            f"--data-dir={files.etcd_data(name)}",
+            f"--data-dir={data}",
             f"--listen-client-urls={server.etcd_url}",
             f"--advertise-client-urls={server.etcd_url}",
             f"--listen-peer-urls={server.etcd_peer_url}",
@@ -382,6 +390,7 @@ def _etcd(config: LabConfig, files: LabFiles, server: ServerPlan) -> PartPlan:
             f"--peer-key-file={pki / 'etcd-peer.key'}",
             f"--peer-trusted-ca-file={pki / 'etcd-ca.crt'}",
             "--peer-client-cert-auth=true",
+            "--pre-vote=true",  # the default since 3.5: a member that comes back forces no election
             "--snapshot-count=10000",  # 3.4 keeps ten times as many entries in memory by default
             "--logger=zap",  # the only one since 3.5
             "--log-level=warn",

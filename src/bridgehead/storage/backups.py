@@ -62,7 +62,7 @@ def restore(copy: Path, store: Path, on_progress: OnProgress) -> Copied:
 
     Raises `StoreBroken` for a file that is not a complete store, and for a store in use.
     """
-    _check_copy(copy)
+    check_copy(copy)
     with contextlib.ExitStack() as stack:
         stack.callback(FileLock(store).release)
         if store.exists() and copy.samefile(store):
@@ -141,12 +141,13 @@ class OpenCopy:
 @contextlib.contextmanager
 def open_copy(copy: Path, encryption: Encryption | None) -> Iterator[OpenCopy]:
     """Yield a copy after a check of its pages and rows. Raises `StoreBroken`."""
-    _check_copy(copy)
+    check_copy(copy)
     with _reading(copy) as connection:
         yield OpenCopy(connection, copy, encryption)
 
 
-def _check_copy(copy: Path) -> None:
+def check_copy(copy: Path) -> None:
+    """Raise `StoreBroken` for a file that is no copy. Its content is checked when it is read."""
     if not copy.is_file():
         raise StoreBroken(f"there is no backup {copy}")
     if not _is_store(copy):
