@@ -29,7 +29,6 @@ from .store_copies import (
     Progress,
     describe,
     encryption_of,
-    etcd_of,
     lab_unless,
     reporting_store_errors,
     store_of,
@@ -87,27 +86,19 @@ def _check_stopped(options: Options, files: LabFiles) -> None:
 def _restore_lab_on_etcd(options: Options, files: LabFiles, config: LabConfig) -> None:
     """Fill new members of etcd, which then are the lab's."""
     from bridgehead.lab import host
-    from bridgehead.lab.etcd_members import run_new_members
-    from bridgehead.storage.copies import check_copy
+
+    from .lab_restoration import restore_lab
 
     _check_stopped(options, files)
-    check_copy(options.file)
     encryption, ttl = encryption_of(options), event_seconds(options.event_ttl)
+    host.extend_path()
+    host.choose_store(config.store, config.api_servers, config)  # whether it can run here
     lock = state_directories.lock(files)
     try:
-        host.extend_path()
-        host.choose_store(config.store, config.api_servers, config)  # whether it can run here
-        host.check_space(files.root, config.api_servers)
-        with run_new_members(config, files) as members:
-            from bridgehead.apiserver.stores import restore_etcd
-
-            etcd = etcd_of(config, files)
-            restored = restore_etcd(etcd, encryption, options.file, Progress("restore"), ttl)
-            former = members.keep()
+        done = restore_lab(config, files, options.file, ttl, encryption)
     finally:
         os.close(lock)
-    kept = f" The former data are {', '.join(map(str, former))}." if former else ""
-    sys.stdout.write(f"Restored the etcd of the lab {config.name!r}: {describe(restored.copied)}.{kept}\n")
+    sys.stdout.write(f"{done}\n")
 
 
 def _restore_etcd(options: Options, etcd: EtcdOptions) -> None:

@@ -44,6 +44,7 @@ from .options import option
 # Modules that this process uses only after it has forked the lab's first process, where parts need what these import:
 # the API client and cryptography. Loaded before the fork, they are loaded once.
 _LOADED_FOR_ALL = ("bridgehead.lab.certificates", "bridgehead.lab.system")
+_EVENT_SECONDS = 3600.0  # the API server's --event-ttl
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +75,12 @@ class Options:
         " Default: as in the previous run, else 1.",
         min=1,
         max=MAX_API_SERVERS,
+    )
+    restore: Path | None = option(
+        None,
+        OPTIONS,
+        "Begin with the objects of a backup, whose store may be of the other kind; the lab's former store is kept.",
+        metavar="FILE",
     )
     node_dns: bool | None = option(
         None,
@@ -181,7 +188,11 @@ def _start(name: str, options: Options, files: LabFiles, lock: int) -> tuple[Lab
     if before and before.ephemeral:
         state_directories.empty(files)
         before = None
-    store, api_servers = host.choose_store(options.store, options.api_servers, before)
+    if options.restore is not None:
+        _check_backup(options.restore)
+    store, api_servers = host.choose_store(
+        options.store, options.api_servers, before, is_restored=options.restore is not None
+    )
     host.check_space(files.root, api_servers if store == "etcd" and before is None else 0)
     has_host_access = host.choose_host_access(options.host_access, before)
     id_map, id_base = None, None
@@ -214,6 +225,9 @@ def _start(name: str, options: Options, files: LabFiles, lock: int) -> tuple[Lab
             roots.make_state_directories(files, owner)
             state_directories.keep_previous_logs(files)
             files.parts.unlink(missing_ok=True)
+            if options.restore is not None:
+                _prepare(config, files, owner)
+                _restore(config, files, options.restore)
             files.config.write_bytes(msgspec.json.encode(config))
         logs_setup.configure()
         launch.launch(
@@ -271,6 +285,44 @@ def _prepare(config: LabConfig, files: LabFiles, owner: tuple[int, int] | None) 
     with _writing(files):
         certificates.make_certificates(config, files)
         roots.give_credentials(files, owner)
+
+
+def _check_backup(backup: Path) -> None:
+    """Raise `LabError` for a file that is no backup."""
+    from bridgehead.storage import StorageError
+    from bridgehead.storage.copies import check_copy
+
+    try:
+        check_copy(backup)
+    except StorageError as error:
+        raise LabError(str(error)) from None
+
+
+def _restore(config: LabConfig, files: LabFiles, backup: Path) -> None:
+    """Restore the lab's objects in another process, which enters the network of a new etcd. Raises `LabError`."""
+    sys.stdout.flush()
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.close(reader)
+            from .lab_restoration import restore_lab
+
+            answer = f"+{restore_lab(config, files, backup, _EVENT_SECONDS)}"
+        except BaseException as error:  # noqa: BLE001 - forked: must not return into the command's stack
+            answer = f"-{error or type(error).__name__}"
+        try:
+            os.write(writer, answer.encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with open(reader, encoding="utf-8") as answers:
+        answer = answers.read()
+    os.waitpid(pid, 0)
+    if not answer.startswith("+"):
+        raise LabError(answer.removeprefix("-") or "the restoration ended without an error message")
+    sys.stdout.write(f"{answer[1:]}\n")
+    sys.stdout.flush()
 
 
 @contextlib.contextmanager

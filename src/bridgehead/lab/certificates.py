@@ -73,7 +73,7 @@ class _Authority:
         """Return the certificate and key of `identity` in PEM; create them if they are missing or of another CA."""
         certificate_file = self._directory / f"{identity.file}.crt"
         key_file = self._directory / f"{identity.file}.key"
-        if self._is_usable(certificate_file, key_file):
+        if self._is_usable(identity, certificate_file, key_file):
             return certificate_file.read_bytes(), key_file.read_bytes()
         key = ec.generate_private_key(ec.SECP256R1())
         attributes = [x509.NameAttribute(NameOID.COMMON_NAME, identity.common_name)]
@@ -98,14 +98,17 @@ class _Authority:
         certificate_file.write_bytes(pem)
         return pem, _pem(key)
 
-    def _is_usable(self, certificate_file: Path, key_file: Path) -> bool:
+    def _is_usable(self, identity: _Identity, certificate_file: Path, key_file: Path) -> bool:
+        """Return whether there is a certificate of this CA with its key, for all that the identity serves."""
         try:
             certificate = x509.load_pem_x509_certificate(certificate_file.read_bytes())
             key = serialization.load_pem_private_key(key_file.read_bytes(), None)
             certificate.verify_directly_issued_by(self._certificate)
         except (FileNotFoundError, ValueError, InvalidSignature):
             return False
-        return key.public_key() == certificate.public_key()
+        return key.public_key() == certificate.public_key() and _names(certificate) >= set(
+            map(_general_name, identity.serves)
+        )
 
 
 def make_certificates(config: LabConfig, files: LabFiles) -> None:
@@ -219,6 +222,14 @@ def _general_name(name: str) -> x509.GeneralName:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:
         return x509.DNSName(name)
+
+
+def _names(certificate: x509.Certificate) -> set[x509.GeneralName]:
+    """Return the names and addresses that a certificate is valid for."""
+    try:
+        return set(certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
+    except x509.ExtensionNotFound:
+        return set()
 
 
 def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:

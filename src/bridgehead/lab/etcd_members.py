@@ -33,6 +33,18 @@ _LOOK_SECONDS = 0.1
 _HEALTH_SECONDS = 5.0
 
 
+def set_members_aside(files: LabFiles) -> Sequence[Path]:
+    """Give the data of all members of etcd the suffix `.old`; return their new paths."""
+    former = []
+    for path in sorted(files.store.parent.glob("etcd*")):
+        if path.suffix != ".old":
+            kept = path.with_name(f"{path.name}.old")
+            shutil.rmtree(kept, ignore_errors=True)
+            path.rename(kept)
+            former.append(kept)
+    return former
+
+
 class NewMembers:
     """Members that run with data of their own, below a directory that is removed at the end."""
 
@@ -45,13 +57,7 @@ class NewMembers:
     def keep(self) -> Sequence[Path]:
         """Stop the members, and exchange the lab's data for theirs. Returns the former data, with the suffix `.old`."""
         self.stop()
-        former = []
-        for path in sorted(self._files.store.parent.glob("etcd*")):
-            if path.suffix != ".old":
-                kept = path.with_name(f"{path.name}.old")
-                shutil.rmtree(kept, ignore_errors=True)
-                path.rename(kept)
-                former.append(kept)
+        former = set_members_aside(self._files)
         for name in self._names:
             (self._directory / name).rename(self._files.etcd_data(name))
         return former

@@ -92,15 +92,18 @@ def choose_host_access(wanted: bool | None, before: LabConfig | None) -> bool:
     return before.host_access
 
 
-def choose_store(store: StoreKind | None, api_servers: int | None, before: LabConfig | None) -> tuple[StoreKind, int]:
+def choose_store(
+    store: StoreKind | None, api_servers: int | None, before: LabConfig | None, *, is_restored: bool = False
+) -> tuple[StoreKind, int]:
     """Return the lab's store and number of API servers: those that are wanted, else as in the previous run.
 
-    Raises `LabError` if they change those of the lab, need each other, or need a program that is missing.
+    `is_restored`: the objects come from a backup, so that they may change. Raises `LabError` if they change otherwise,
+    need each other, or need a program that is missing.
     """
-    if before is not None:
+    if before is not None and not is_restored:
         _check_unchanged(store, api_servers, before)
     kind: StoreKind = store or (before.store if before else "sqlite")
-    servers = api_servers or (before.api_servers if before else 1)
+    servers = api_servers or (before.api_servers if before and (not is_restored or kind == before.store) else 1)
     if servers > 1 and kind != "etcd":
         raise LabError(f"several API servers need a store that they share: --api-servers {servers} --store etcd")
     if kind == "etcd":
@@ -112,10 +115,12 @@ def choose_store(store: StoreKind | None, api_servers: int | None, before: LabCo
 
 
 def _check_unchanged(store: StoreKind | None, api_servers: int | None, before: LabConfig) -> None:
-    advice = "`bridgehead down --delete` removes it, another --name makes a second one"
+    advice = (
+        "`bridgehead down --delete` removes it, another --name makes a second one, and `up --restore FILE` moves the"
+        " objects of a `bridgehead backup`"
+    )
     if store and store != before.store:
-        moves = "; `bridgehead backup` and `restore` move the objects there" if store == "sqlite" else ""
-        raise LabError(f"the lab was made with --store {before.store}, which has its objects: {advice}{moves}")
+        raise LabError(f"the lab was made with --store {before.store}, which has its objects: {advice}")
     if api_servers and api_servers != before.api_servers:
         made = f"--api-servers {before.api_servers} --store {before.store}"
         raise LabError(f"the lab was made with {made}, and a store keeps its number of members: {advice}")

@@ -74,7 +74,7 @@ def restore(copy: Path, store: Path, on_progress: OnProgress) -> Copied:
         _raise_revision(new, _revision_of(store))
         copied = _check(new, copy)
         give_to_owner(new, store)
-        kept = _set_aside(store)
+        kept = set_aside(store)
         os.replace(new, store)
         _sync_directory(store)
     return Copied(copied.objects, copied.revision, copied.size_bytes, kept)
@@ -242,14 +242,14 @@ def _raise_revision(new: Path, replaced: int) -> None:
         connection.execute("UPDATE store SET revision = max(revision, ?) + ?", (replaced, _REVISION_STEP))
 
 
-def _set_aside(store: Path) -> Path | None:
-    """Rename the store and its journal, which belong together. The journal goes first: it fits no other file."""
+def set_aside(store: Path) -> Path | None:
+    """Give a store that is not in use the suffix `.old`; return its new path, None if there is none."""
     if not store.exists():
         return None
     kept = store.with_name(f"{store.name}.old")
     for suffix in ("-wal", "-shm", ""):
         kept.with_name(kept.name + suffix).unlink(missing_ok=True)
-    with contextlib.suppress(FileNotFoundError):
+    with contextlib.suppress(FileNotFoundError):  # the journal goes first: it fits no other file
         store.with_name(f"{store.name}-wal").rename(kept.with_name(f"{kept.name}-wal"))
     store.with_name(f"{store.name}-shm").unlink(missing_ok=True)
     store.rename(kept)

@@ -113,6 +113,20 @@ def test_another_store_is_refused_in_one_line(programs, store, servers, before, 
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("store", "servers", "before", "chosen"),
+    [
+        ("etcd", 3, on("sqlite", 1), ("etcd", 3)),
+        ("etcd", None, on("sqlite", 1), ("etcd", 1)),
+        ("sqlite", None, on("etcd", 3), ("sqlite", 1)),
+        (None, 1, on("etcd", 3), ("etcd", 1)),
+        (None, None, on("etcd", 3), ("etcd", 3)),
+    ],
+)
+def test_a_restored_lab_may_have_another_store(programs, store, servers, before, chosen):
+    assert choose_store(store, servers, before, is_restored=True) == chosen
+
+
 @pytest.mark.parametrize(("store", "before"), [("etcd", None), (None, on("etcd", 1))])
 def test_a_missing_etcd_is_named_with_its_package(programs, store, before):
     programs.clear()
