@@ -40,8 +40,9 @@ _USES_BEFORE_COMPILATION = 8
 _typed_dict: Any = TypedDict  # of fields that are known only here
 _NOTHING = Annotated[str, msgspec.Meta(min_length=1, max_length=0)]
 _ANYTHING = dict[Any, Any] | list[Any] | str | int | float | bool
-# Some of the times and quantities that are valid and stored as they are: the last days of months are not among them.
-_SECONDS = r"\A[1-9][0-9]{3}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
+# Some of the times and quantities that are valid and stored as they are: 29 February is not among them.
+_DAY = "(02-(0[1-9]|1[0-9]|2[0-8])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|(0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01]))"
+_SECONDS = rf"\A[1-9][0-9]{{3}}-{_DAY}T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
 _TIME = Annotated[str, msgspec.Meta(pattern=rf"{_SECONDS}Z\Z")]
 _MICRO_TIME = Annotated[str, msgspec.Meta(pattern=rf"{_SECONDS}\.[0-9]{{6}}Z\Z")]
 _QUANTITY = r"\A[1-9][0-9]{0,2}(m|Ki|Mi|Gi)?\Z"

@@ -42,6 +42,7 @@ def is_exact(value: Any, shape: Shape) -> bool:
 EXACT = [
     (service(selector={"app": "web"}, type="ClusterIP", allocateLoadBalancerNodePorts=False), SERVICE),
     ({"metadata": {"managedFields": [{"fieldsV1": {"f:spec": {}}}], "creationTimestamp": "2026-02-28T23:59:59Z"}}, POD),
+    *(({"metadata": {"creationTimestamp": f"2026-{day}T00:00:00Z"}}, POD) for day in ("01-31", "04-30", "11-29")),
     (pod(resources={"requests": {"cpu": "100m", "memory": "64Mi"}}, ports=[{"containerPort": 80}]), POD),
     ({"metadata": {"managedFields": []}}, POD),
 ]
@@ -67,6 +68,7 @@ OTHERS = [
     (pod(tty=False), POD),
     (pod(command=["a", None]), POD),
     ({"metadata": {"creationTimestamp": "2026-02-30T00:00:00Z"}}, POD),
+    ({"metadata": {"creationTimestamp": "2026-04-31T00:00:00Z"}}, POD),
     ({"metadata": {"creationTimestamp": "2026-02-20T00:00:0\u0663Z"}}, POD),  # a digit, but none of ASCII
     ({"metadata": {"managedFields": [{"fieldsV1": None}]}}, POD),
     ({"spec": {"versions": [{"schema": {"openAPIV3Schema": {"properties": {"a": {"x": 1}}}}}]}}, DEFINITION),
