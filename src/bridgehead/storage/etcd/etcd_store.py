@@ -168,6 +168,10 @@ class EtcdStore(MemoryStore):
         if key is None:
             self._foreign_keys.see(entry.key)
             return None
+        return self._record(key, entry)
+
+    def _record(self, key: Key, entry: Entry) -> Record | None:
+        """Return the object of an entry; None for what can't be decoded."""
         for expected in self._expected.get(entry.key, ()):
             if expected.stored == entry.value:
                 value = encode(expected.value, entry.revision)
@@ -231,7 +235,7 @@ class EtcdStore(MemoryStore):
         for expected in self._expected.get(etcd_key, ()):
             if expected.revision == before and expected.stored == value:
                 expected.is_seen = True
-        record = None if value is None else self.decode(Entry(etcd_key, value, revision))
+        record = None if value is None else self._record(key, Entry(etcd_key, value, revision))
         if record is not None:
             return Change("ADDED" if current is None else "MODIFIED", record, current)
         if value is None:
