@@ -46,6 +46,17 @@ _SECONDS = rf"\A[1-9][0-9]{{3}}-{_DAY}T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
 _TIME = Annotated[str, msgspec.Meta(pattern=rf"{_SECONDS}Z\Z")]
 _MICRO_TIME = Annotated[str, msgspec.Meta(pattern=rf"{_SECONDS}\.[0-9]{{6}}Z\Z")]
 _QUANTITY = r"\A[1-9][0-9]{0,2}(m|Ki|Mi|Gi)?\Z"
+
+
+class _OnlyTrue(type):
+    def __instancecheck__(cls, instance: object) -> bool:
+        return instance is True
+
+
+class _True(metaclass=_OnlyTrue):
+    """The type of `true`: a boolean whose zero value is not stored."""
+
+
 _SCALARS: dict[type[Shape], Any] = {
     Shape: _ANYTHING,
     JsonShape: _ANYTHING,
@@ -63,15 +74,22 @@ def conform(value: JsonObject, shape: Shape) -> tuple[JsonObject, list[str]]:
         if shape.decoder is None:
             shape.uses += 1
             if shape.uses > _USES_BEFORE_COMPILATION:
-                shape.decoder = msgspec.json.Decoder(exact_type(shape))
+                shape.decoder = msgspec.json.Decoder(exact_type(shape), dec_hook=decode_true)
         else:
             try:
-                kept = msgspec.convert(value, shape.exact)
+                kept = msgspec.convert(value, shape.exact, dec_hook=decode_true)
                 if kept == value:
                     return kept, []
             except (msgspec.ValidationError, RecursionError):
                 pass
     return shapes.conform(value, shape)
+
+
+def decode_true(type: type, value: Any) -> Any:
+    """Return a value that msgspec has found in the place of a type that it does not know. Raises ValueError."""
+    if type is _True and value is True:
+        return value
+    raise ValueError("not true")
 
 
 def decode_exact(body: bytes, shape: Shape) -> JsonObject | None:
@@ -119,5 +137,5 @@ def _exact(shape: Shape, within: frozenset[StructShape], *, is_omitted: bool = F
         case TimeShape():
             return _MICRO_TIME if shape.is_micro else _TIME
         case BoolShape() if is_omitted:
-            return _NOTHING
+            return _True
     return Annotated[str, least] if type(shape) is StringShape else _SCALARS.get(type(shape), _NOTHING)

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from bridgehead.apiserver import shapes
-from bridgehead.apiserver.bodies.conforming import conform, decode_exact, exact_type
+from bridgehead.apiserver.bodies.conforming import conform, decode_exact, decode_true, exact_type
 from bridgehead.apiserver.bodies.definitions import LazyDefinitions
 from bridgehead.apiserver.bodies.protobuf.fields import plain_scalars
 from bridgehead.apiserver.bodies.schema import Schema
@@ -34,7 +34,7 @@ def pod(**container: Any) -> dict[str, Any]:
 def is_exact(value: Any, shape: Shape) -> bool:
     assert isinstance(shape, StructShape)
     try:
-        return bool(msgspec.convert(value, exact_type(shape)) == value)
+        return bool(msgspec.convert(value, exact_type(shape), dec_hook=decode_true) == value)
     except msgspec.ValidationError:
         return False
 
@@ -45,6 +45,7 @@ EXACT = [
     *(({"metadata": {"creationTimestamp": f"2026-{day}T00:00:00Z"}}, POD) for day in ("01-31", "04-30", "11-29")),
     (pod(resources={"requests": {"cpu": "100m", "memory": "64Mi"}}, ports=[{"containerPort": 80}]), POD),
     ({"metadata": {"managedFields": []}}, POD),
+    (pod(tty=True, volumeMounts=[{"name": "a", "mountPath": "/a", "readOnly": True}]), POD),
 ]
 
 # Values that are stored in another form, or refused, or whose check is left to the shapes.
@@ -66,6 +67,7 @@ OTHERS = [
     (pod(resources={"requests": {"cpu": "0.5"}}), POD),
     (pod(resources={"requests": {"cpu": 1}}), POD),
     (pod(tty=False), POD),
+    (pod(tty=1), POD),
     (pod(command=["a", None]), POD),
     ({"metadata": {"creationTimestamp": "2026-02-30T00:00:00Z"}}, POD),
     ({"metadata": {"creationTimestamp": "2026-04-31T00:00:00Z"}}, POD),
@@ -152,7 +154,7 @@ def test_quantities_that_are_exact_are_canonical() -> None:
     for number, suffix in itertools.product(range(1000), ("", "m", "k", "M", "G", "Ki", "Mi", "Gi", "e1")):
         value = {"value": f"{number}{suffix}"}
         try:
-            msgspec.convert(value, exact)
+            msgspec.convert(value, exact, dec_hook=decode_true)
         except msgspec.ValidationError:
             assert number == 0 or suffix in ("k", "M", "G", "e1")
         else:
@@ -170,7 +172,7 @@ def test_times_that_are_exact_are_valid() -> None:
     for text in [*(f"{date}T00:00:00Z" for date in dates), *times, "2026-01-01T00:00:60Z", "2026-01-01T00:00:00Z\n"]:
         value = {"value": text}
         try:
-            msgspec.convert(value, exact)
+            msgspec.convert(value, exact, dec_hook=decode_true)
         except msgspec.ValidationError:
             continue
         assert shapes.conform(value, shape) == (value, [])

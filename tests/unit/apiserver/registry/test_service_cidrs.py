@@ -72,7 +72,6 @@ async def test_an_address_has_the_same_managers_when_it_is_created_again():
         assert (entry["manager"], entry["apiVersion"]) == ("kube-apiserver", "networking.k8s.io/v1")
         assert set(entry["fieldsV1"]["f:spec"]["f:parentRef"]) == {
             ".",
-            "f:group",
             "f:name",
             "f:namespace",
             "f:resource",
@@ -91,7 +90,7 @@ async def test_an_address_is_written_and_removed_with_its_service():
     async with open_world() as world:
         made = await world.create(SERVICES, service("web"))
         address = await world.get(f"{ADDRESSES}/{made['spec']['clusterIP']}")
-        parent = {"group": "", "resource": "services", "namespace": "default", "name": "web"}
+        parent = {"resource": "services", "namespace": "default", "name": "web"}
         assert (address["spec"], address["metadata"]["labels"]) == ({"parentRef": parent}, MANAGED)
         assert int(address["metadata"]["resourceVersion"]) == int(made["metadata"]["resourceVersion"]) + 1
         selected = await world.get(f"{ADDRESSES}?labelSelector=ipaddress.kubernetes.io/ip-family=IPv4")

@@ -93,5 +93,5 @@ def address_object(address: str, namespace: str, service: str) -> JsonObject:
         "kind": "IPAddress",
         "apiVersion": "networking.k8s.io/v1",
         "metadata": {"name": address, "labels": _LABELS[family_of(address)]},
-        "spec": {"parentRef": {"group": "", "resource": "services", "namespace": namespace, "name": service}},
+        "spec": {"parentRef": {"resource": "services", "namespace": namespace, "name": service}},
     }
