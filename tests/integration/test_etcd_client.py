@@ -105,6 +105,12 @@ async def set_value(client: EtcdClient, key: bytes, value: bytes) -> int:
                 await asyncio.sleep(0.05)
 
 
+async def write_until_an_error(client: EtcdClient, key: bytes, value: bytes) -> None:
+    async with asyncio.timeout(DEADLINE):
+        while True:
+            await client.txn([], [put(key, value)])
+
+
 # --- Keys ---------------------------------------------------------------------------------------------------------
 
 
@@ -324,6 +330,30 @@ async def test_writes_and_watches_go_on_at_another_member(three, prefix):
             victim.resume()
             three.start_member(victim)
             await asyncio.to_thread(victim.wait)
+
+
+async def leader_and_follower(client: EtcdClient, cluster: EtcdCluster) -> tuple[EtcdMember, EtcdMember]:
+    statuses = [await client.status(url) for url in cluster.client_urls]
+    return tuple(
+        next(member_at(cluster, one.endpoint) for one in statuses if (one.leader == one.member_id) is is_leader)
+        for is_leader in (True, False)
+    )
+
+
+async def test_a_write_that_is_lost_with_the_leader_is_given_up_when_there_is_another(three, prefix):
+    """etcd 3.4 would answer after 7 s that the request has timed out."""
+    async with client_of(*three.client_urls) as client:
+        leader, follower = await leader_and_follower(client, three)
+    async with client_of(follower.client_url) as client:
+        await client.txn([], [put(prefix, b"1")])
+        leader.pause()
+        try:
+            with pytest.raises(OutcomeUnknown, match="leader changed"):
+                await write_until_an_error(client, prefix, b"2")
+            async with asyncio.timeout(DEADLINE):
+                assert (await client.range(prefix)).kvs[0].value in (b"1", b"2")
+        finally:
+            leader.resume()
 
 
 async def test_a_write_without_an_answer_has_an_unknown_outcome(tmp_path, prefix):

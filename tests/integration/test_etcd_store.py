@@ -7,6 +7,7 @@ import base64
 import json
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -454,6 +455,29 @@ async def test_a_write_is_not_reported_as_one_that_was_not_done_when_etcd_is_awa
     if not is_done:
         with pytest.raises(OutcomeUnknown):
             await put(store, "c")
+
+
+async def test_new_objects_are_created_once_while_the_leader_hangs(tmp_path: Path) -> None:
+    with EtcdCluster(tmp_path, size=3).running() as etcd:
+        statuses = [entry["Status"] for entry in json.loads(etcd.etcdctl("endpoint", "status", "--write-out=json"))]
+        is_leader = [status["leader"] == status["header"]["member_id"] for status in statuses]
+        leader = etcd.members[is_leader.index(True)]
+        opener = Stores(etcd, "/hanging")
+        try:
+            store = await opener.open(*(url for url in etcd.client_urls if url != leader.client_url))
+            client = store._client
+            leader.pause()
+            term, made = (await client.status()).raft_term, 0
+            async with asyncio.timeout(DEADLINE):
+                while made < 50 or (await client.status()).raft_term == term:
+                    await put(store, f"object-{made}")
+                    made += 1
+        finally:
+            leader.resume()
+            await opener.close()
+        keys = etcd.etcdctl("get", "--prefix", "/hanging/configmaps/", "--write-out=fields").splitlines()
+        assert sum(line.startswith('"Key"') for line in keys) == made
+        assert {line.partition(" : ")[2] for line in keys if line.startswith('"Version"')} == {"1"}
 
 
 async def test_a_closed_store_refuses_writes(stores: Stores) -> None:

@@ -34,6 +34,7 @@ REFUSED = (
             "ask for fewer",
         ),
         ("UNAVAILABLE", "etcdserver: no leader", errors.NoLeader, "quorum"),
+        ("UNAVAILABLE", "etcdserver: leader changed", errors.LeaderChanged, "try again"),
         ("UNAVAILABLE", "etcdserver: rpc not supported for learner", errors.UnusableMember, "promote"),
         ("UNAVAILABLE", "etcdserver: request timed out", errors.Unavailable, "request timed out"),
         ("DATA_LOSS", "etcdserver: corrupt cluster", errors.Corrupt, "snapshot"),
