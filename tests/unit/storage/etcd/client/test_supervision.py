@@ -1,4 +1,4 @@
-"""Supervision of connections, whose members answer, or do not, as the tests say."""
+"""Supervision of connections to members whose answers the tests choose."""
 
 from __future__ import annotations
 
