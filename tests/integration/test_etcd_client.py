@@ -334,10 +334,9 @@ async def test_writes_and_watches_go_on_at_another_member(three, prefix):
 
 async def leader_and_follower(client: EtcdClient, cluster: EtcdCluster) -> tuple[EtcdMember, EtcdMember]:
     statuses = [await client.status(url) for url in cluster.client_urls]
-    return tuple(
-        next(member_at(cluster, one.endpoint) for one in statuses if (one.leader == one.member_id) is is_leader)
-        for is_leader in (True, False)
-    )
+    leading = next(one for one in statuses if one.leader == one.member_id)
+    following = next(one for one in statuses if one.leader != one.member_id)
+    return member_at(cluster, leading.endpoint), member_at(cluster, following.endpoint)
 
 
 async def test_a_write_that_is_lost_with_the_leader_is_given_up_when_there_is_another(three, prefix):
