@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from bridgehead.lab import host
 from bridgehead.lab.etcd_members import run_new_members, set_members_aside
 from bridgehead.lab.plan import LabConfig, LabFiles
-from bridgehead.storage.copies import check_copy, restore, set_aside
+from bridgehead.storage.backups import check_copy, restore, set_aside
 
 from .store_copies import Progress, describe, etcd_of
 

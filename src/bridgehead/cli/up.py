@@ -290,7 +290,7 @@ def _prepare(config: LabConfig, files: LabFiles, owner: tuple[int, int] | None) 
 def _check_backup(backup: Path) -> None:
     """Raise `LabError` for a file that is no backup."""
     from bridgehead.storage import StorageError
-    from bridgehead.storage.copies import check_copy
+    from bridgehead.storage.backups import check_copy
 
     try:
         check_copy(backup)

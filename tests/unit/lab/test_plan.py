@@ -142,9 +142,10 @@ def test_system_pods_find_every_api_server(config, host, servers):
 
 
 def test_runtimes_get_the_reason_for_a_missing_cgroup():
+    files = LabFiles(Path("/state"))
     runtimes = [
-        [part for part in plan_parts(CONFIG, LabFiles(Path("/state")), listen_fd=7, **more) if part.zygote is not None]
-        for more in ({}, {"lack_of_cgroup": "this user has none"})
+        [part for part in plan_parts(CONFIG, files, listen_fd=7, lack_of_cgroup=lack) if part.zygote is not None]
+        for lack in ("", "this user has none")
     ]
     assert [[any("cgroup" in word for word in part.argv) for part in parts] for parts in runtimes] == [
         [False] * 2,
