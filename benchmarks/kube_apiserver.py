@@ -95,6 +95,7 @@ class KubeApiServer:
                 "service-account-issuer": "https://kubernetes.default.svc",
                 "service-cluster-ip-range": "10.96.0.0/12",
                 "authorization-mode": "RBAC",
+                "allow-privileged": "true",  # as kubeadm has it
                 **self.options,
             },
         )

@@ -156,7 +156,7 @@ def metallb(lab: Lab, tmp_path: Path) -> Iterator[Release]:
     eventually(lambda: lab.kubectl("apply", "-f", "-", stdin=saved).returncode == 0)
 
 
-def test_metallb(metallb: Release, lab: Lab) -> None:
+def test_w60_metallb_is_installed_and_uninstalled(metallb: Release, lab: Lab) -> None:
     """The lab's definitions become those of the release, and its pods are stand-ins beside the lab's balancer."""
     metallb.install("--create-namespace", *WAIT)
     description = ".spec.versions[0].schema.openAPIV3Schema.description"

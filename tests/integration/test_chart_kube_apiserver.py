@@ -77,7 +77,9 @@ class Cluster:
         """Install or upgrade the release."""
         values = self._directory / "values.yaml"
         values.write_text(yaml.safe_dump({**VALUES, **changes}))
-        self.helm(verb, str(self._chart), "--values", str(values), "--wait=hookOnly")
+        # It drops rules in CEL (x-kubernetes-validations), but its schema and its server-side apply refuse them.
+        flags = ("--wait=hookOnly", "--server-side=false", "--disable-openapi-validation")
+        self.helm(verb, str(self._chart), "--values", str(values), *flags)
 
     def objects(self) -> dict[str, str]:
         """Return the versions of the objects of kinds that a release has, by kind, namespace and name."""

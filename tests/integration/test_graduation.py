@@ -221,7 +221,7 @@ def identity(obj: dict[str, Any]) -> tuple[str, str]:
     return obj["metadata"]["uid"], obj["metadata"]["resourceVersion"]
 
 
-def test_a_cluster_passes_to_kube_apiserver_and_back(world: World) -> None:
+def test_w58_a_cluster_passes_to_kube_apiserver_and_back(world: World) -> None:
     with world.ours() as ours:
         ours.kubectl("apply", "-f", "-", stdin=MANIFEST)
         ours.kubectl("wait", "--for=condition=Established", "crd/widgets.example.com", "--timeout=60s")
