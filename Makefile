@@ -21,7 +21,7 @@ SLOWEST := --durations 30 --durations-min 1
 # Without compiled files, each of the many programs that the tests start compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help up down test test-image unit coverage check bench scale chaos conformance images format clean rebuild
+.PHONY: help up down test test-image unit coverage check bench scale chaos conformance images release format clean rebuild
 
 help:
 	@echo "make up      start a cluster of three nodes on this machine, and wait until it is ready"
@@ -38,6 +38,7 @@ help:
 	@echo "             ARGS='--seed 7 --minutes 2', ARGS='--part api-servers'"
 	@echo "make conformance  run Kubernetes' own conformance tests: some twenty minutes; ARGS='--focus sig-network'"
 	@echo "make images  build the container image of proxy, DNS, balancer and speaker; ARGS='--tag NAME:TAG --check'"
+	@echo "make release  write wheel, source distribution, list of components and checksums to dist/, from the last commit"
 	@echo "make format  format the code"
 
 up: .venv/.prepared .venv/.compiled .venv/.tools
@@ -99,6 +100,9 @@ conformance: .venv/.tested .venv/.compiled .venv/.tools
 images: .venv/.tested
 	@scripts/system-packages apt-get dpkg-deb strip
 	@$(PYTHON) -m deploy.image $(ARGS)
+
+release:
+	@scripts/build-release
 
 format: .venv/.tested
 	@.venv/bin/ruff format .
