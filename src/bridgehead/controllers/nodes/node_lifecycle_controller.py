@@ -10,6 +10,7 @@ docs/decisions/0017-stalls.md explains the differences.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from time import monotonic, time
 import msgspec
 
 from bridgehead.client import ApiClient, Done, EventRecorder, Outcome, Requeue, WorkQueue
-from bridgehead.client.errors import NotFound
+from bridgehead.client.errors import Conflict, NotFound
 from bridgehead.controllers.pod_status import patch_pod_status
 from bridgehead.controllers.shared import PODS_BY_NODE, Informers, node_of_pod
 from bridgehead.objects.coordination import Lease
@@ -217,7 +218,9 @@ class NodeLifecycleController:
                 },  # the list of taints is replaced as a whole
                 "spec": {"taints": msgspec.to_builtins(taints)},
             }
-            await self._client.patch(NODES, node.metadata.name, "", patch)
+            # After a conflict, the informer reports the node that this one was too old for, which queues it again.
+            with contextlib.suppress(Conflict):
+                await self._client.patch(NODES, node.metadata.name, "", patch)
 
     async def _mark_pods_not_ready(self, node_name: str) -> None:
         """Set Ready to False on all ready pods of a node, so that Services send no connections to them."""
