@@ -17,7 +17,7 @@ from bridgehead.kubelet.runtimes.runtime import ExecResult
 from bridgehead.objects.kinds import ENDPOINT_SLICES, LEASES, NODES, PODS, SERVICES
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.objects.progress import NAMESPACE, SELECTOR, Versions, lease_changes, new_lease, read_progress
-from bridgehead.proxy.operating.progress import ProgressPublisher
+from bridgehead.proxy.operating.progress import KnownNodes, ProgressPublisher
 from tests.integration.fake_runtime import Behaviour
 
 from .kubelet_world import open_world
@@ -129,11 +129,11 @@ async def test_a_proxy_publishes_its_progress_and_recreates_its_lease(world):
         publisher = ProgressPublisher(client, "node7")
         run = asyncio.create_task(publisher.run())
         try:
-            publisher.on_programmed("5", "7")
+            publisher.on_programmed("5", "7", KnownNodes(1, node.metadata.uid))
             lease = await published((5, 7))
             assert lease.metadata.owner_references[0].uid == node.metadata.uid
             await world.admin.delete(LEASES, "kube-proxy-node7", NAMESPACE)
-            publisher.on_programmed("5", "8")
+            publisher.on_programmed("5", "8", KnownNodes(1, node.metadata.uid))
             await published((5, 8))
         finally:
             run.cancel()

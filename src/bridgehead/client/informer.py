@@ -134,7 +134,10 @@ class Informer(Generic[T]):
             await asyncio.sleep(self._backoff.next())
 
     async def _list(self) -> None:
-        result = await self._client.list(self.kind, *self._selection)
+        self.take(await self._client.list(self.kind, *self._selection))
+
+    def take(self, result: ListResult[T]) -> None:
+        """Take the answer to a list of the selected objects. `run` lists them itself unless it begins with one."""
         self._store.replace_all(result.items if self._trim is None else map(self._trim, result.items))
         self._resource_version = result.resource_version
         self._must_list = False

@@ -280,7 +280,8 @@ class ProxyAgent:
         self._objects.begin_measuring()
         if self._progress is not None:
             refused = self._programmer.refusals
-            self._progress.on_programmed(*batch.versions, changed=batch.has_changes, refused=refused)
+            nodes = self._objects.known_nodes
+            self._progress.on_programmed(*batch.versions, nodes, changed=batch.has_changes, refused=refused)
 
     def _on_health_port_failed(self, key: ObjectKey, text: str) -> None:
         service = self._objects.owner(key)

@@ -36,6 +36,7 @@ from .node_facts import is_eligible, plan_node
 from .node_listeners import ListListeners, NodeListeners
 from .operating.health import ProxyHealth
 from .operating.metrics import ProxyMetrics
+from .operating.progress import KnownNodes
 from .reserved_addresses import NOTHING_RESERVED, plan_reserved
 from .service_frontends import health_check_port
 from .service_ranges import ServiceRanges
@@ -143,6 +144,12 @@ class ClusterObjects:
     def has_node(self) -> bool:
         """Whether this node's Node exists."""
         return self._nodes.get(ObjectKey("", self._node_name)) is not None
+
+    @property
+    def known_nodes(self) -> KnownNodes:
+        """The number of Nodes, and this one's uid."""
+        node = self._nodes.get(ObjectKey("", self._node_name))
+        return KnownNodes(len(self._nodes), node.metadata.uid if node is not None else "")
 
     @property
     def has_batch(self) -> bool:

@@ -47,7 +47,7 @@ class ServiceRanges:
         is_logged = False
         while True:
             try:
-                await self._client.list(SERVICE_CIDRS)
+                self._objects.take(await self._client.list(SERVICE_CIDRS))
                 break
             except ApiError as error:
                 log.log(
@@ -60,7 +60,5 @@ class ServiceRanges:
                 await asyncio.sleep(REFUSED_SECONDS)
             except ClientError:  # the informer of Services logs it
                 await asyncio.sleep(UNREACHABLE_SECONDS)
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._objects.run())
-            await self._objects.wait_synced()
-            self._answered.set()
+        self._answered.set()
+        await self._objects.run()

@@ -26,6 +26,7 @@ from bridgehead.proxy.conntrack.reconciler import ConntrackReconciler
 from bridgehead.proxy.errors import Refused
 from bridgehead.proxy.mode import Settings
 from bridgehead.proxy.node_facts import plan_node
+from bridgehead.proxy.operating.progress import KnownNodes
 from bridgehead.proxy.service_frontends import compile_service
 from tests.unit.proxy.agent_world import CONFIG, ScriptedApi, ScriptedMode, eventually, running, service, slice_of
 
@@ -169,7 +170,9 @@ async def test_progress_lists_the_services_that_the_kernel_rejects(api: Scripted
         refused: frozenset[str] | None = None
         slices = 0
 
-        def on_programmed(self, services: str, slices: str, *, changed: bool, refused: Iterable[ObjectKey]) -> None:
+        def on_programmed(
+            self, services: str, slices: str, nodes: KnownNodes, *, changed: bool, refused: Iterable[ObjectKey]
+        ) -> None:
             self.refused, self.slices = frozenset(map(str, refused)), int(slices)
 
     published = Published()

@@ -11,6 +11,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from bridgehead.client import ApiClient, EventRecorder, Informer, renew_lease
@@ -97,7 +98,8 @@ class NodeReporter:
             await _wait(self._registered, LEASE_PERIOD_SECONDS)
 
     async def _keep_node(self) -> None:
-        await self._retry(self._write_status)  # unconditionally, before the watch begins
+        # Unconditionally, before the watch begins. The Node as it was registered is as good as another one.
+        await self._retry(partial(self._write_status, self._registered_node))
         await self._nodes.wait_synced()
         while True:
             self._changed.clear()
@@ -149,9 +151,10 @@ class NodeReporter:
             if all(owner.uid != node_uid for owner in csi_node.metadata.owner_references):
                 await self._client.patch(CSI_NODES, self._settings.name, "", {"metadata": wanted["metadata"]})
 
-    async def _write_status(self) -> None:
+    async def _write_status(self, node: Node | None = None) -> None:
+        """Write the status. `node`: as it was read just now."""
         name = self._settings.name
-        node = await self._client.get(NODES, name)
+        node = node or await self._client.get(NODES, name)
         healthy = {(kind, status) for kind, status, _, _ in HEALTHY_CONDITIONS}
         since = {
             c.type: c.last_transition_time

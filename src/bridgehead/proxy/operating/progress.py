@@ -20,7 +20,7 @@ from typing import NamedTuple
 from bridgehead.backoff import Backoff
 from bridgehead.client import ApiClient
 from bridgehead.client.errors import AlreadyExists, ClientError, Forbidden, NotFound
-from bridgehead.objects.kinds import LEASES, NODES
+from bridgehead.objects.kinds import LEASES
 from bridgehead.objects.meta import ObjectKey, OwnerReference, version_number
 from bridgehead.objects.progress import (
     NAMESPACE,
@@ -37,7 +37,6 @@ log = logging.getLogger(__name__)
 
 WRITES_PER_SECOND = 500.0  # of all proxies of the cluster
 SHORTEST_INTERVAL = 0.02
-COUNT_SECONDS = 600.0  # until the nodes are counted again
 FORBIDDEN_SECONDS = 300.0
 FIRST_RETRY_SECONDS = 0.5
 LONGEST_RETRY_SECONDS = 30.0
@@ -54,6 +53,13 @@ def pace_for(nodes: int) -> Pace:
     """Return the pace for a number of nodes. All observe a change at once; each waits a random part of `spread`."""
     spread = nodes / WRITES_PER_SECOND
     return Pace(spread, max(SHORTEST_INTERVAL, spread))
+
+
+class KnownNodes(NamedTuple):
+    """The number of the cluster's nodes, and the uid of this one's Node, "" if there is none."""
+
+    number: int = 1
+    uid: str = ""
 
 
 class ProgressPublisher:
@@ -79,18 +85,24 @@ class ProgressPublisher:
         self._versions: Versions | None = None
         self._refused: frozenset[ObjectKey] = frozenset()
         self._publish_event = asyncio.Event()
-        self._pace = pace_for(1)
-        self._counted_at: float | None = None
+        self._nodes = KnownNodes()
         self._backoff = Backoff(FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS, jitter=jitter)
         self._last_error = ""
 
     def on_programmed(
-        self, services: str, slices: str, *, changed: bool = True, refused: Iterable[ObjectKey] = ()
+        self,
+        services: str,
+        slices: str,
+        nodes: KnownNodes,
+        *,
+        changed: bool = True,
+        refused: Iterable[ObjectKey] = (),
     ) -> None:
         """Record that the kernel has the Services and EndpointSlices of these resourceVersions, but for `refused` ones.
 
         `changed` is False if only the versions are newer, which can wait until the Lease is renewed.
         """
+        self._nodes = nodes
         versions, refused = Versions(version_number(services), version_number(slices)), frozenset(refused)
         if self._versions is None or (changed and versions != self._versions) or refused != self._refused:
             self._publish_event.set()
@@ -100,8 +112,7 @@ class ProgressPublisher:
         """Publish until cancelled."""
         await self._publish_event.wait()
         while True:
-            await self._count_nodes()
-            await asyncio.sleep(self._jitter() * self._pace.spread)
+            await asyncio.sleep(self._jitter() * pace_for(self._nodes.number).spread)
             await asyncio.sleep(await self._publish())
             try:
                 async with asyncio.timeout(RENEW_SECONDS):
@@ -128,7 +139,7 @@ class ProgressPublisher:
             log.info("the proxy's progress is published again")
         self._last_error = ""
         self._backoff.reset()
-        return self._pace.interval
+        return pace_for(self._nodes.number).interval
 
     def _failed(self, why: str) -> None:
         if why != self._last_error:
@@ -136,35 +147,14 @@ class ProgressPublisher:
             self._last_error = why
 
     async def _write(self, versions: Versions) -> None:
-        node, name = self._node_name, lease_name(self._node_name)
+        node, name, uid = self._node_name, lease_name(self._node_name), self._nodes.uid
         changes = lease_changes(node, versions, self._now(), self._refused, self._mode)
         try:
             await self._client.patch(LEASES, name, NAMESPACE, changes)
         except NotFound:
             try:
-                owner = await self._find_owner()
+                owner = OwnerReference(api_version="v1", kind="Node", name=node, uid=uid) if uid else None
                 lease = new_lease(node, versions, self._now(), owner, self._refused, self._mode)
                 await self._client.create(LEASES, lease)
             except AlreadyExists:
                 await self._client.patch(LEASES, name, NAMESPACE, changes)
-
-    async def _find_owner(self) -> OwnerReference | None:
-        """Return a reference to the Node, so that the Lease is deleted with it. None: there is no Node."""
-        try:
-            node = await self._client.get(NODES, self._node_name)
-        except NotFound:
-            return None
-        return OwnerReference(api_version="v1", kind="Node", name=self._node_name, uid=node.metadata.uid)
-
-    async def _count_nodes(self) -> None:
-        """Count the nodes, every `COUNT_SECONDS`: read one Node and `remainingItemCount`."""
-        now = asyncio.get_running_loop().time()
-        if self._counted_at is not None and now < self._counted_at + COUNT_SECONDS:
-            return
-        try:
-            page = await self._client.list(NODES, limit=1)
-        except ClientError as error:
-            log.debug("nodes not counted: %s", error)
-            return
-        self._counted_at = now
-        self._pace = pace_for(len(page.items) + page.metadata.remaining_item_count)
