@@ -358,6 +358,20 @@ def test_the_speakers_secret_comes_back(world: BalancerProcess) -> None:
     world.eventually(lambda: world.kubectl(*uid) not in ([], before), "another Secret")
 
 
+def test_the_secret_names_the_kinds_in_use(world: BalancerProcess) -> None:
+    def kinds() -> set[str]:
+        secret = world.get("/api/v1/namespaces/bridgehead-system/secrets/bridgehead-speakers")
+        return set(secret["metadata"].get("annotations", {}).get("bridgehead.io/kinds-in-use", "?").split(","))
+
+    pools, advertisements = "ipaddresspools.metallb.io", "l2advertisements.metallb.io"
+    world.apply(POOL, ADVERTISEMENT)
+    world.eventually(lambda: {pools, advertisements} <= kinds(), "the kinds of both objects")
+    world.delete(ADVERTISEMENT)
+    world.eventually(lambda: advertisements not in kinds(), "the kind of the pool alone")
+    assert pools in kinds()
+    world.delete(POOL)
+
+
 def test_the_rules_of_the_definitions_refuse_what_cel_can_see(world: BalancerProcess) -> None:
     def refusal(manifest: str) -> str:
         result = world.server.kubectl("apply", "-f", "-", stdin=manifest)

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import ipaddress
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -27,6 +27,7 @@ from .configuration import Compiled, ConfigurationObjects, NodeFacts, compile_co
 from .configuration.config_map import NAME as CONFIG_MAP_NAME
 from .configuration.inputs import about
 from .errors import ConfigurationInvalid
+from .kinds_in_use import KindsInUse, kind_name
 from .ranges import AddressRange, IpAddress, parse_range
 
 log = logging.getLogger(__name__)
@@ -35,6 +36,7 @@ _DISCOVERY_SECONDS: Final = 0.5
 _LONGEST_DISCOVERY_SECONDS: Final = 5.0  # many speakers may wait for kinds that nobody installs
 _DISCOVERY_FACTOR: Final = 1.4
 _FIRST_SECONDS: Final = 5.0  # in which kinds that are not served yet delay the first configuration
+_API_SERVICE: Final = ObjectKey("default", "kubernetes")
 _QUIET_SECONDS: Final = 0.02  # changes that follow each other sooner are compiled together
 # The names are those of the fields of `ConfigurationObjects`.
 _KINDS: Final[dict[str, Kind[Any]]] = {
@@ -53,8 +55,9 @@ _KINDS: Final[dict[str, Kind[Any]]] = {
 class ConfigurationWatch:
     """Calls `on_valid` with each new result, and `on_invalid` after each change of objects that are not valid.
 
-    `nodes` is an informer that the caller runs. `sees_all_namespaces`: the results name objects of MetalLB's kinds
-    that do not count because they are in another namespace.
+    `nodes` is an informer that the caller runs, as `slices` is, if it has all EndpointSlices with the index "service".
+    `sees_all_namespaces`: the results name objects of MetalLB's kinds that do not count because they are in another
+    namespace. `kinds_in_use`: the only kinds that are followed; None: all that the API server serves.
     """
 
     def __init__(
@@ -66,6 +69,8 @@ class ConfigurationWatch:
         on_invalid: Callable[[ConfigurationInvalid], None] | None = None,
         *,
         sees_all_namespaces: bool = False,
+        slices: Informer[EndpointSlice] | None = None,
+        kinds_in_use: KindsInUse | None = None,
     ) -> None:
         self._client = client
         self._namespace = namespace
@@ -77,12 +82,16 @@ class ConfigurationWatch:
             for name, kind in _KINDS.items()
         }
         self._config_map = Informer(client, CONFIG_MAPS, namespace, field_selector=f"metadata.name={CONFIG_MAP_NAME}")
-        self._api_endpoints = Informer(
-            client, ENDPOINT_SLICES, "default", label_selector=f"{SERVICE_NAME_LABEL}=kubernetes"
+        self._all_slices = slices
+        self._api_endpoints = slices or Informer(
+            client, ENDPOINT_SLICES, "default", label_selector=f"{SERVICE_NAME_LABEL}={_API_SERVICE.name}"
         )
         self._service_ranges = Informer(client, SERVICE_CIDRS)
         self._has_service_ranges = False  # Kubernetes before 1.33 does not serve them
-        self.lacks_kinds = False  # of those that the balancer's controller installs, when looked for last
+        self._kinds_in_use = kinds_in_use
+        self._lacks_kinds = False  # of those that the balancer's controller installs, when looked for last
+        self._may_be_installed = asyncio.Event()
+        self.on_compiled: Callable[[], None] = lambda: None  # called after each compilation, valid or not
         self._wake = asyncio.Event()
         self._last: Compiled | str | None = None
 
@@ -94,7 +103,7 @@ class ConfigurationWatch:
     @property
     def api_addresses(self) -> frozenset[str]:
         """The addresses of the API servers: those of the Service `kubernetes`, and those of the client."""
-        found = {str(address) for slice_ in self._api_endpoints.items() for address in _endpoint_addresses(slice_)}
+        found = {str(address) for slice_ in self._api_slices() for address in _endpoint_addresses(slice_)}
         hosts = tuple(urlsplit(server).hostname or "" for server in self._client.config.servers)
         return frozenset({*found, *map(str, parse_addresses(hosts))})
 
@@ -123,17 +132,41 @@ class ConfigurationWatch:
                 return about(found)
         return None
 
+    @property
+    def lacks_kinds(self) -> bool:
+        """Whether the balancer's controller has not installed all kinds yet, as far as is known."""
+        return self._lacks_kinds or (self._kinds_in_use is not None and self._kinds_in_use.is_awaited)
+
+    async def wait_installed(self) -> None:
+        """Wait until the balancer's controller has installed the kinds, unless that cannot be known."""
+        await self._may_be_installed.wait()
+
+    async def wait_read(self) -> None:
+        """Wait until the objects of all kinds have been read."""
+        for informer in (self._config_map, *self._informers.values()):
+            await informer.wait_synced()
+        if self._has_service_ranges:
+            await self._service_ranges.wait_synced()
+
+    def names_in_use(self) -> frozenset[str]:
+        """Return the kinds of which there are objects, for `KindsInUse`."""
+        informers: tuple[Informer[Any], ...] = (self._config_map, self._service_ranges, *self._informers.values())
+        return frozenset(kind_name(informer.kind) for informer in informers if len(informer))
+
     async def run(self) -> None:
         """Follow the objects until cancelled."""
         self._nodes.on_change(self._node_changed)
         async with asyncio.TaskGroup() as tasks:
-            self._start(self._config_map, tasks)
-            self._start(self._api_endpoints, tasks)
-            tasks.create_task(self._discover(tasks), name="discovery")
+            if self._all_slices is None:
+                self._start(self._api_endpoints, tasks)
+            else:
+                self._all_slices.on_change(self._slice_changed)
+            tasks.create_task(self._start_informers(tasks), name="kinds")
             await self._wait_synced()
             while True:
                 self._wake.clear()
                 self._compile()
+                self.on_compiled()
                 await self._wake.wait()
                 await asyncio.sleep(_QUIET_SECONDS)
 
@@ -141,9 +174,35 @@ class ConfigurationWatch:
         informer.on_change(self._object_changed)
         tasks.create_task(informer.run(), name=f"informer {informer.kind.plural}")
 
-    async def _discover(self, tasks: asyncio.TaskGroup) -> None:
+    async def _start_informers(self, tasks: asyncio.TaskGroup) -> None:
+        missing: list[Informer[Any]] = [self._config_map, *self._informers.values(), self._service_ranges]
+        if self._kinds_in_use is not None:
+            await self._start_used(self._kinds_in_use, missing, tasks)
+        if self._config_map in missing:
+            self._start(self._config_map, tasks)
+            missing.remove(self._config_map)
+        await self._discover(missing, tasks)
+
+    async def _start_used(self, kinds: KindsInUse, missing: list[Informer[Any]], tasks: asyncio.TaskGroup) -> None:
+        """Start the informer of each kind as soon as there are objects of it. Return if the controller names no kinds.
+
+        `missing` are the informers that do not run yet.
+        """
+        while True:
+            if kinds.are_all:
+                return
+            if kinds.is_known:
+                self._may_be_installed.set()
+            kinds.changed.clear()
+            for informer in tuple(missing):
+                if informer.kind in kinds:
+                    self._start(informer, tasks)
+                    missing.remove(informer)
+            await kinds.changed.wait()
+
+    async def _discover(self, missing: list[Informer[Any]], tasks: asyncio.TaskGroup) -> None:
         """Start the informer of each kind as soon as the API server serves it."""
-        missing: list[Informer[Any]] = [*self._informers.values(), self._service_ranges]
+        self._may_be_installed.set()
         backoff = Backoff(_DISCOVERY_SECONDS, _LONGEST_DISCOVERY_SECONDS, factor=_DISCOVERY_FACTOR)
         while True:
             served: set[tuple[str, str]] = set()
@@ -157,8 +216,8 @@ class ConfigurationWatch:
             missing = [
                 informer for informer in missing if (informer.kind.api_version, informer.kind.plural) not in served
             ]
-            self.lacks_kinds = any(informer is not self._service_ranges for informer in missing)
-            if not self.lacks_kinds:
+            self._lacks_kinds = any(informer is not self._service_ranges for informer in missing)
+            if not self._lacks_kinds:
                 return
             await asyncio.sleep(backoff.next())
 
@@ -184,14 +243,19 @@ class ConfigurationWatch:
         return {(f"{group}/{version}", resource["name"]) for resource in found.get("resources", ())}
 
     async def _wait_synced(self) -> None:
-        informers: list[Informer[Any]] = [self._config_map, self._api_endpoints, *self._informers.values()]
         await self._nodes.wait_synced()
+        kinds = self._kinds_in_use
         try:
             async with asyncio.timeout(_FIRST_SECONDS):
-                for informer in informers:
-                    await informer.wait_synced()
-                if self._has_service_ranges:
-                    await self._service_ranges.wait_synced()
+                await self._api_endpoints.wait_synced()
+                if kinds is not None:
+                    await self._may_be_installed.wait()
+                if kinds is None or kinds.are_all:
+                    await self.wait_read()
+                else:
+                    for informer in (self._config_map, *self._informers.values(), self._service_ranges):
+                        if informer.kind in kinds:
+                            await informer.wait_synced()
         except TimeoutError:
             log.warning("some kinds of configuration objects are not served by the API server yet")
 
@@ -214,7 +278,7 @@ class ConfigurationWatch:
 
     def _reserved(self) -> Iterator[tuple[AddressRange, str]]:
         """Yield ranges that no pool may contain, each with a description."""
-        for slice_ in self._api_endpoints.items():
+        for slice_ in self._api_slices():
             for address in _endpoint_addresses(slice_):
                 yield AddressRange(address.version, int(address), int(address)), "an address of the API server"
         for service_range in self._service_ranges.items():
@@ -224,6 +288,17 @@ class ConfigurationWatch:
             for text in node.spec.pod_cidrs:
                 with contextlib.suppress(ValueError):
                     yield parse_range(text), f"an address of the range of pods {text}"
+
+    def _api_slices(self) -> Iterable[EndpointSlice]:
+        """Return the EndpointSlices of the API servers' Service."""
+        if self._all_slices is not None:
+            return self._all_slices.by_index("service", str(_API_SERVICE))
+        return self._api_endpoints.items()
+
+    def _slice_changed(self, old: EndpointSlice | None, new: EndpointSlice | None) -> None:
+        either = new if new is not None else old
+        if either is not None and either.service_key == _API_SERVICE:
+            self._object_changed(old, new)
 
     def _object_changed(self, old: Object | None, new: Object | None) -> None:
         """Compile again unless only the status or other metadata changed, as the controller's reports do."""

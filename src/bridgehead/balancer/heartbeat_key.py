@@ -10,3 +10,5 @@ SECRET_NAME: Final = "bridgehead-speakers"
 KEY: Final = "key"  # in the Secret's data
 # Annotation of the Secret while another balancer runs: its pod. The speakers announce nothing then.
 STEPPED_BACK_ANNOTATION: Final = "bridgehead.io/stepped-back-for"
+# Annotation of the Secret: the kinds of configuration objects of which there are any.
+KINDS_ANNOTATION: Final = "bridgehead.io/kinds-in-use"

@@ -129,7 +129,6 @@ def command(options: Options) -> None:
                 options.node_name or socket.gethostname().strip().lower(),
                 options.namespace,
                 options.detection_port,
-                options.own_namespace,
                 lb_class=options.lb_class,
                 ignore_exclude=options.ignore_exclude_lb,
             )
@@ -139,7 +138,7 @@ def command(options: Options) -> None:
                     server_context(options.tls_cert_file, options.tls_private_key_file) if options.secure_port else None
                 )
             pages = Pages(options.host, options.port, options.secure_port, context, options.probe_port)
-            asyncio.run(_run(config, detector, speaker_options, used, pages))
+            asyncio.run(_run(config, detector, speaker_options, options.own_namespace, used, pages))
         finally:
             detector.close()
 
@@ -148,6 +147,7 @@ async def _run(
     config: ClientConfig,
     detector: Detector | None,
     options: SpeakerOptions,
+    own_namespace: str,
     interfaces: tuple[str, ...],
     pages: Pages,
 ) -> None:
@@ -155,8 +155,8 @@ async def _run(
 
     While another balancer runs, nothing is announced, and the ports that its speakers need are free.
     """
-    from bridgehead.balancer.speaker.announcing_turns import Turns
     from bridgehead.balancer.speaker.assembly import Speaker
+    from bridgehead.balancer.speaker.speakers_secret import SpeakersSecret
     from bridgehead.balancer.workspace import Workspace
     from bridgehead.client import ApiClient, running
 
@@ -167,20 +167,20 @@ async def _run(
     loop.add_signal_handler(signal.SIGINT, interrupted.set)
     probes = Probes(pages.probe_port)
     async with ApiClient(config, user_agent="metallb-speaker/bridgehead") as client:
-        turns = Turns(client, options.own_namespace)
-        async with running(turns, probes):
-            await race(turns.wait_known(), ending.wait(), interrupted.wait())
+        secret = SpeakersSecret(client, own_namespace)
+        async with running(secret, probes):
+            await race(secret.wait_known(), ending.wait(), interrupted.wait())
             while not ending.is_set() and not interrupted.is_set():
-                if turns.other:
+                if secret.other:
                     probes.handler = answer_at_rest
-                    log.warning("the pod %s is another balancer: nothing is announced while it runs", turns.other)
-                    await race(turns.wait(may_announce=True), ending.wait(), interrupted.wait())
+                    log.warning("the pod %s is another balancer: nothing is announced while it runs", secret.other)
+                    await race(secret.wait(may_announce=True), ending.wait(), interrupted.wait())
                     continue
                 with Workspace() as workspace:
-                    speaker = Speaker(client, detector or Detector(), options, workspace, interfaces)
+                    speaker = Speaker(client, detector or Detector(), options, secret, workspace, interfaces)
                     detector = None  # ends with the speaker
                     probes.handler = speaker_handler(speaker)
-                    leave = race(ending.wait(), turns.wait(may_announce=False))
+                    leave = race(ending.wait(), secret.wait(may_announce=False))
                     await _announce(speaker, pages, leave, interrupted.wait())
 
 

@@ -16,22 +16,23 @@ from bridgehead.balancer.configuration_state import COMPONENT_LABEL, CONTROLLER_
 from bridgehead.balancer.configuration_watch import ConfigurationWatch
 from bridgehead.balancer.definitions.install import install, watch_deletions
 from bridgehead.balancer.errors import ConfigurationInvalid
-from bridgehead.balancer.heartbeat_key import OWN_NAMESPACE
+from bridgehead.balancer.heartbeat_key import OWN_NAMESPACE, SECRET_NAME
 from bridgehead.balancer.page_access import PageAccess
 from bridgehead.client import ApiClient, EventRecorder, Informer
 from bridgehead.client.access_reviews import AccessReviews
 from bridgehead.client.errors import ClientError
-from bridgehead.objects.core import Namespace
-from bridgehead.objects.kinds import NAMESPACES, NODES, SERVICES
+from bridgehead.objects.core import Namespace, Secret
+from bridgehead.objects.kinds import NAMESPACES, NODES, SECRETS, SERVICES
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.pages import Page, Routes, metrics_page
 
 from .fallback_pools import FallbackPools
+from .kinds_publisher import KindsPublisher
 from .metrics import ControllerMetrics
 from .object_reports import Reporter
 from .other_balancer_watch import OtherBalancerWatch
 from .service_reconciler import ServiceReconciler
-from .speaker_secret import ensure_secret, watch_secret
+from .speaker_secret import ensure_secret
 from .unanswered_webhooks import UnansweredWatch
 
 log = logging.getLogger(__name__)
@@ -70,6 +71,10 @@ class BalancerController:
         self._watch = ConfigurationWatch(
             client, settings.namespace, self._nodes, self._on_valid, self._on_invalid, sees_all_namespaces=True
         )
+        self._secret: Informer[Secret] = Informer(
+            client, SECRETS, settings.own_namespace, field_selector=f"metadata.name={SECRET_NAME}"
+        )
+        self._publisher = KindsPublisher(client, settings.own_namespace, self._watch, self._secret)
         self.metrics = ControllerMetrics()
         allocator = Allocator()
         self._reporter = Reporter(client, settings.namespace, self._watch, allocator, self._recorder)
@@ -98,6 +103,7 @@ class BalancerController:
         """Give out addresses until cancelled."""
         self._is_running = True
         self._namespaces.on_change(self._namespace_changed)
+        self._secret.on_change(self._secret_changed)
         async with asyncio.TaskGroup() as tasks:
             for informer in (self._services, self._namespaces, self._nodes):
                 tasks.create_task(informer.run(), name=f"informer {informer.kind.plural}")
@@ -107,7 +113,8 @@ class BalancerController:
             tasks.create_task(self._reporter.run(), name="reports")
             tasks.create_task(self._state.run(), name="ConfigurationState")
             tasks.create_task(watch_deletions(self._client, self._definition_deleted), name="definitions")
-            tasks.create_task(watch_secret(self._client, self._settings.own_namespace, self._lost.set), name="Secret")
+            tasks.create_task(self._secret.run(), name="Secret")
+            tasks.create_task(self._publisher.run(), name="kinds in use")
             tasks.create_task(self._prepare_again(), name="preparations")
             tasks.create_task(self._fallback_pools.run(), name="fallback pools")
             unanswered = UnansweredWatch(
@@ -142,6 +149,10 @@ class BalancerController:
         if self._reinstalling is not None:
             self._reinstalling.cancel()
         self._reinstalling = asyncio.get_running_loop().call_later(_REINSTALL_SECONDS, self._lost.set)
+
+    def _secret_changed(self, old: Secret | None, new: Secret | None) -> None:
+        if new is None:
+            self._lost.set()
 
     def _namespace_changed(self, old: Namespace | None, new: Namespace | None) -> None:
         if old is not None and new is None and old.metadata.name == self._settings.namespace:

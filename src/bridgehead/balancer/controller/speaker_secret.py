@@ -5,13 +5,12 @@ from __future__ import annotations
 import base64
 import logging
 import secrets
-from collections.abc import Callable
 from typing import Final
 
-from bridgehead.balancer.heartbeat_key import KEY, SECRET_NAME
-from bridgehead.client import ApiClient, Informer
+from bridgehead.balancer.heartbeat_key import KEY, KINDS_ANNOTATION, SECRET_NAME
+from bridgehead.balancer.kinds_in_use import NOT_READ
+from bridgehead.client import ApiClient
 from bridgehead.client.errors import AlreadyExists, NotFound
-from bridgehead.objects.core import Secret
 from bridgehead.objects.kinds import SECRETS
 
 log = logging.getLogger(__name__)
@@ -28,7 +27,7 @@ async def ensure_secret(client: ApiClient, namespace: str) -> None:
         body = {
             "apiVersion": "v1",
             "kind": "Secret",
-            "metadata": {"name": SECRET_NAME, "namespace": namespace},
+            "metadata": {"name": SECRET_NAME, "namespace": namespace, "annotations": {KINDS_ANNOTATION: NOT_READ}},
             "data": {KEY: key.decode()},
         }
         try:
@@ -36,15 +35,3 @@ async def ensure_secret(client: ApiClient, namespace: str) -> None:
         except AlreadyExists:
             return
         log.info("created the Secret %s/%s", namespace, SECRET_NAME)
-
-
-async def watch_secret(client: ApiClient, namespace: str, on_deletion: Callable[[], None]) -> None:
-    """Call `on_deletion` whenever the Secret has been deleted, until cancelled."""
-
-    def changed(old: Secret | None, new: Secret | None) -> None:
-        if new is None:
-            on_deletion()
-
-    informer = Informer(client, SECRETS, namespace, field_selector=f"metadata.name={SECRET_NAME}")
-    informer.on_change(changed)
-    await informer.run()

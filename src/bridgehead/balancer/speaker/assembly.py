@@ -39,6 +39,7 @@ from .pages import speaker_routes
 from .passwords import read_password
 from .service_statuses import BGP, LAYER2, ServiceStatuses
 from .speaker_reconciler import SpeakerOptions, SpeakerReconciler
+from .speakers_secret import SpeakersSecret
 
 # Debian has keepalived where not every user's PATH leads.
 _PROGRAM_PATH = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin", "/sbin"))
@@ -55,11 +56,12 @@ class Speaker:
         client: ApiClient,
         detector: Detector,
         options: SpeakerOptions,
+        secret: SpeakersSecret,
         workspace: Workspace,
         interfaces: tuple[str, ...] = (),
     ) -> None:
         self._client = client
-        self.reconciler = SpeakerReconciler(client, detector, options)
+        self.reconciler = SpeakerReconciler(client, detector, options, secret)
         handovers = Handovers()
         keepalived = shutil.which("keepalived", path=_PROGRAM_PATH)
         vrrp: VrrpAnnouncer | MissingVrrp = MissingVrrp()
@@ -107,11 +109,12 @@ class Speaker:
         """Announce until cancelled. Raises DetectorEnded."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.reconciler.run())
+            tasks.create_task(self._exclusions.run())
+            tasks.create_task(self._openelb.run())
+            await self.reconciler.configuration.wait_installed()
             for statuses in self._statuses:
                 tasks.create_task(statuses.run())
             tasks.create_task(self._state.run())
-            tasks.create_task(self._exclusions.run())
-            tasks.create_task(self._openelb.run())
 
     def _session_changed(self) -> None:
         self._openelb.changed()

@@ -19,9 +19,9 @@ from typing import Any, Final
 from bridgehead.balancer.detection.detector import Detector
 from bridgehead.balancer.detection.heartbeats import NAME as ENGINE
 from bridgehead.balancer.heartbeat_key import KEY, SECRET_NAME
-from bridgehead.client import ApiClient, Informer
 from bridgehead.objects.core import Node, Secret
-from bridgehead.objects.kinds import SECRETS
+
+from .speakers_secret import SpeakersSecret
 
 log = logging.getLogger(__name__)
 
@@ -61,20 +61,16 @@ class MemberWatch:
 
     def __init__(
         self,
-        client: ApiClient,
+        secret: SpeakersSecret,
         detector: Detector,
         node_name: str,
-        namespace: str,
         port: int,
         on_change: Callable[[Members, list[MemberChange]], None],
     ) -> None:
         self._detector = detector
         self._this = node_name
         self._on_change = on_change
-        self._secrets: Informer[Secret] = Informer(
-            client, SECRETS, namespace, field_selector=f"metadata.name={SECRET_NAME}"
-        )
-        self._secrets.on_change(self._secret_changed)
+        self._secret = secret
         self._peers: dict[str, str] = {}
         self._reported = Members()
         self._is_active = False
@@ -95,14 +91,13 @@ class MemberWatch:
         return replace(self._reported, alive=self._reported.alive - {self._this})
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._secrets.run())
-            tasks.create_task(self._warn_without_key())
-
-    async def _warn_without_key(self) -> None:
-        await asyncio.sleep(_PATIENCE_SECONDS)
-        if not self.has_key:
-            log.warning("no address is announced before there is a Secret %s; the controller creates it", SECRET_NAME)
+        with self._secret.following(self._secret_changed):
+            await asyncio.sleep(_PATIENCE_SECONDS)
+            if not self.has_key:
+                log.warning(
+                    "no address is announced before there is a Secret %s; the controller creates it", SECRET_NAME
+                )
+            await asyncio.Event().wait()
 
     def set_nodes(self, nodes: Iterable[Node]) -> None:
         """Set the Nodes of the cluster."""
@@ -136,15 +131,13 @@ class MemberWatch:
     def _send(self, **content: Any) -> None:
         self._detector.send({"to": ENGINE, **content})
 
-    def _secret_changed(self, old: Secret | None, new: Secret | None) -> None:
-        if new is None:
-            return  # the key in use stays
+    def _secret_changed(self, secret: Secret) -> None:
         try:
-            key = base64.b64decode(new.data.get(KEY, ""), validate=True)
+            key = base64.b64decode(secret.data.get(KEY, ""), validate=True)
         except binascii.Error:
             key = b""
         if len(key) < _KEY_BYTES:
-            log.error("Secret %s: its %s is no base64 of %d bytes or more", new.key, KEY, _KEY_BYTES)
+            log.error("Secret %s: its %s is no base64 of %d bytes or more", secret.key, KEY, _KEY_BYTES)
             return
         self.has_key = True
         self._send(key=key.hex(), peers=self._peers)

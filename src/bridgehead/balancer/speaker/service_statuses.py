@@ -1,8 +1,9 @@
 """ServiceL2Status and ServiceBGPStatus objects: which nodes announce which Service, for kubectl.
 
-A speaker creates and deletes the objects of its own node, and watches no others: those of all nodes are as many as
-Services times nodes. When members come or go, it lists the objects of nodes that are not alive, and deletes those of
-Services that it announces, too; a speaker that announces nothing lists them when it begins to.
+A speaker creates and deletes the objects of its own node, which it follows once there is one, and watches no others:
+those of all nodes are as many as Services times nodes. When members come or go, it lists the objects of nodes that are
+not alive, and deletes those of Services that it announces, too; a speaker that announces nothing lists them when it
+begins to.
 Source: MetalLB's objects, their names and labels.
 """
 
@@ -19,10 +20,12 @@ from typing import Any, Final, Generic, TypeVar
 from bridgehead.balancer.announcer import Held
 from bridgehead.balancer.short_names import shortened
 from bridgehead.client import ApiClient, Done, Informer, Outcome, WorkQueue
+from bridgehead.client.codec import ListResult
 from bridgehead.client.errors import AlreadyExists, ClientError, Conflict, NotFound
 from bridgehead.objects.kinds import Kind
 from bridgehead.objects.meta import ObjectKey, ObjectMeta
 from bridgehead.objects.metallb import SERVICE_BGP_STATUSES, SERVICE_L2_STATUSES, ServiceBGPStatus, ServiceL2Status
+from bridgehead.racing import race
 
 from .trimming import trim_bgp_status, trim_layer2_status
 
@@ -96,11 +99,13 @@ class ServiceStatuses(Generic[Status]):
         self._must_list = False  # members have changed while this node announced nothing
         self._stale: set[ObjectKey] = set()  # Services of which a node that is not alive has an object
         self._held: dict[ObjectKey, tuple[str, ...]] = {}  # interfaces or peers by Service
+        self._is_needed = asyncio.Event()  # this node has announced something
+        self._selector = f"{NODE_LABEL}={shortened(node)}"
         self._informer: Informer[Status] = Informer(
             client,
             kind.kind,
             namespace,
-            label_selector=f"{NODE_LABEL}={shortened(node)}",
+            label_selector=self._selector,
             indexes={"service": _index_by_service},
             trim=kind.trim,
         )
@@ -112,6 +117,7 @@ class ServiceStatuses(Generic[Status]):
         details = tuple(sorted({name for entry in found for name in entry.detail}))
         if found and self._held.get(service) != details:
             self._held[service] = details
+            self._is_needed.set()
         elif found or self._held.pop(service, None) is None:
             return
         self._queue.add(service)
@@ -128,12 +134,28 @@ class ServiceStatuses(Generic[Status]):
 
     async def run(self) -> None:
         """Write until cancelled."""
+        await self._wait_needed()
         self._informer.on_change(self._changed)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._informer.run())
             await self._informer.wait_synced()
             tasks.create_task(self._queue.run(self._reconcile, workers=_WORKERS))
             tasks.create_task(self._sweep())
+
+    async def _wait_needed(self) -> None:
+        """Wait until this node announces something, or has objects of an earlier run: most nodes have no object."""
+        while not self._is_needed.is_set():
+            try:
+                left = await self._client.list(self._kind.kind, self._namespace, label_selector=self._selector, limit=1)
+            except NotFound:  # the kind is not installed, so there are no objects
+                left = ListResult()
+            except ClientError as error:
+                log.debug("%s: %s", self._kind.kind.plural, error)
+                await race(self._is_needed.wait(), asyncio.sleep(_RETRY_SECONDS))
+                continue
+            if left.items:
+                return
+            await self._is_needed.wait()
 
     async def _sweep(self) -> None:
         """Delete the objects of nodes that are not alive, of Services that this node announces."""

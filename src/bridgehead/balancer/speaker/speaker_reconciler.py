@@ -19,7 +19,6 @@ from bridgehead.balancer.configuration import Compiled, compile_for_start
 from bridgehead.balancer.configuration_watch import ConfigurationWatch
 from bridgehead.balancer.detection.detector import Detector
 from bridgehead.balancer.errors import ConfigurationInvalid
-from bridgehead.balancer.heartbeat_key import OWN_NAMESPACE
 from bridgehead.balancer.model import Configuration
 from bridgehead.balancer.view import ClusterView, NodeView, Publication
 from bridgehead.client import ApiClient, EventRecorder, Informer, reference_to
@@ -32,6 +31,7 @@ from bridgehead.objects.meta import ObjectKey, ObjectReference
 
 from .announced_services import node_view, publication_of
 from .member_watch import MemberChange, Members, MemberWatch
+from .speakers_secret import SpeakersSecret
 from .takeovers import Takeovers
 from .trimming import trim_service, trim_slice
 
@@ -49,14 +49,13 @@ _TRIM_SECONDS: Final = 5.0  # after many changes: their statuses are written by 
 class SpeakerOptions:
     """Options of a speaker. `port`: of heartbeats (UDP); 0: no failure detection, every Node counts as a member.
 
-    `namespace`: of the objects that people configure. `own_namespace`: of the speakers' Secret.
+    `namespace`: of the objects that people configure.
     `lb_class`: the only spec.loadBalancerClass that is announced; "": Services without one.
     """
 
     node_name: str
     namespace: str
     port: int
-    own_namespace: str = OWN_NAMESPACE
     lb_class: str = ""
     ignore_exclude: bool = False
 
@@ -68,7 +67,7 @@ class SpeakerReconciler:
     after speakers came or went.
     """
 
-    def __init__(self, client: ApiClient, detector: Detector, options: SpeakerOptions) -> None:
+    def __init__(self, client: ApiClient, detector: Detector, options: SpeakerOptions, secret: SpeakersSecret) -> None:
         self._options = options
         self._services: Informer[Service] = Informer(
             client,
@@ -82,11 +81,16 @@ class SpeakerReconciler:
         self._nodes: Informer[Node] = Informer(client, NODES)
         self.recorder = EventRecorder(client, COMPONENT, options.node_name)
         self.configuration = ConfigurationWatch(
-            client, options.namespace, self._nodes, self._configuration_changed, self._on_invalid
+            client,
+            options.namespace,
+            self._nodes,
+            self._configuration_changed,
+            self._on_invalid,
+            slices=self._slices,
+            # Without heartbeats, a speaker needs no controller.
+            kinds_in_use=secret.kinds if options.port else None,
         )
-        self.members = MemberWatch(
-            client, detector, options.node_name, options.own_namespace, options.port, self._members_changed
-        )
+        self.members = MemberWatch(secret, detector, options.node_name, options.port, self._members_changed)
         self._detector = detector
         self._in_force: Configuration | None = None
         self._publications: dict[ObjectKey, Publication] = {}

@@ -12,7 +12,7 @@ import sys
 
 from bridgehead.objects.core import LoadBalancerIngress, LoadBalancerStatus, Service, ServiceSpec, ServiceStatus
 from bridgehead.objects.endpoint_slices import SERVICE_NAME_LABEL, Endpoint, EndpointConditions, EndpointSlice
-from bridgehead.objects.meta import ObjectMeta
+from bridgehead.objects.meta import ObjectKey, ObjectMeta
 from bridgehead.objects.metallb import (
     InterfaceInfo,
     ServiceBGPStatus,
@@ -22,6 +22,7 @@ from bridgehead.objects.metallb import (
 )
 
 _DIFFERENT = 4096  # more than different values are in use at a time
+_API_SERVICE = ObjectKey("default", "kubernetes")
 _NOTHING: dict[str, str] = {}
 
 
@@ -40,7 +41,10 @@ def trim_service(service: Service) -> Service:
 
 
 def trim_slice(slice_: EndpointSlice) -> EndpointSlice:
-    """Return an EndpointSlice with the nodes and conditions of its endpoints, each pair of them once."""
+    """Return an EndpointSlice with the nodes and conditions of its endpoints, each pair of them once.
+
+    Endpoints of the API servers keep their addresses, which no pool may contain.
+    """
     labels = slice_.metadata.labels
     kept = {SERVICE_NAME_LABEL: labels[SERVICE_NAME_LABEL]} if SERVICE_NAME_LABEL in labels else {}
     found = dict.fromkeys(
@@ -49,7 +53,7 @@ def trim_slice(slice_: EndpointSlice) -> EndpointSlice:
     return EndpointSlice(
         metadata=_trim_metadata(slice_.metadata, kept),
         address_type=sys.intern(slice_.address_type),
-        endpoints=_endpoints(tuple(found)),
+        endpoints=slice_.endpoints if slice_.service_key == _API_SERVICE else _endpoints(tuple(found)),
     )
 
 
