@@ -70,6 +70,8 @@ _LOADED_LATE = {
     # A speaker starts its failure detector before it imports these; a lab's parts share them anyway.
     "speaker": ("bridgehead.balancer.speaker.assembly",),
 }
+# Modules with kinds that one part uses, beside those that all may use.
+_KINDS = {"speaker": ("bridgehead.objects.metallb", "bridgehead.objects.openelb")}
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -138,6 +140,10 @@ def preload(lines: Iterable[Sequence[str]]) -> None:
     for name, *options in lines:
         for module in _LOADED_LATE.get(name, ()):
             importlib.import_module(module)
+        for module in _KINDS.get(name, ()):
+            for kind in vars(importlib.import_module(module)).values():
+                if isinstance(kind, kinds.Kind):
+                    codec_of(kind)
         command = load(name)
         if options:
             command.read_ahead(_program(name), options)
