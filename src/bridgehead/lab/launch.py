@@ -32,7 +32,17 @@ from .errors import StartFailed
 from .fabric import build_fabric
 from .ids import IdMap
 from .node_init import NodeInit
-from .plan import LabConfig, LabFiles, PartPlan, RunningLab, plan_container_lines, plan_nodes, plan_parts, plan_servers
+from .plan import (
+    LabConfig,
+    LabFiles,
+    PartPlan,
+    RunningLab,
+    plan_container_capabilities,
+    plan_container_lines,
+    plan_nodes,
+    plan_parts,
+    plan_servers,
+)
 from .puller import fork_puller
 from .supervisor import RunPart, Supervisor
 
@@ -273,13 +283,14 @@ def _command_lines(parts: Iterable[PartPlan]) -> list[Sequence[str]]:
 
 
 def _load_rest(preload: Preload, config: LabConfig, parts: Sequence[PartPlan]) -> None:
-    """Load what the parts that start first do not need, and compile the runtimes' seccomp filter (25 ms) once for all
-    of them."""
+    """Load what the parts that start first do not need, and compile the runtimes' seccomp filters (25 ms each) once for
+    all of them."""
     with no_collection():
         later = _command_lines(part for part in parts if not part.starts_first)
         preload([*later, *plan_container_lines(config)])
     with contextlib.suppress(seccomp.SeccompUnavailable):  # reported when a container starts
-        seccomp.default_filter(privileges.DEFAULT_CAPABILITIES)
+        for capabilities in (privileges.DEFAULT_CAPABILITIES, *plan_container_capabilities(config)):
+            seccomp.default_filter(capabilities)
 
 
 def _forget_environment(kept: Collection[str]) -> None:

@@ -351,6 +351,12 @@ def plan_container_lines(config: LabConfig) -> list[tuple[str, ...]]:
     return [*lines, ("dns", "--config=/etc/coredns/Corefile"), *balancer]
 
 
+def plan_container_capabilities(config: LabConfig) -> list[frozenset[str]]:
+    """Return the sets of capabilities, besides the default, of containers in `manifests/` that every node runs. For each
+    of them, a runtime needs another filter of system calls."""
+    return [frozenset({"NET_ADMIN", "NET_BIND_SERVICE", "NET_RAW"})] if config.balancer else []
+
+
 def _forwarder(config: LabConfig, files: LabFiles, descriptors: Sequence[int]) -> PartPlan:
     return PartPlan(
         "forwarder",

@@ -7,8 +7,18 @@ from typing import Any
 import msgspec
 import pytest
 
+from bridgehead.kubelet.runtimes.isolation.privileges import plan_capabilities
+from bridgehead.kubelet.runtimes.runtime import Security
 from bridgehead.lab.addressing import IPV4, IPV6, MAX_API_SERVERS, MAX_NODES
-from bridgehead.lab.plan import LabConfig, LabFiles, plan_container_lines, plan_nodes, plan_parts, plan_servers
+from bridgehead.lab.plan import (
+    LabConfig,
+    LabFiles,
+    plan_container_capabilities,
+    plan_container_lines,
+    plan_nodes,
+    plan_parts,
+    plan_servers,
+)
 from bridgehead.lab.system import system_manifests
 from bridgehead.yaml_loader import load_all
 
@@ -179,3 +189,27 @@ def test_the_lines_of_containers_are_those_of_the_manifests():
             *files
         )
         assert {tuple(text.replace("node1", "node2") for text in line) for line in lines} == lines_of_manifests(*files)
+
+
+def capabilities_of_manifests(config: LabConfig, *files: str) -> set[frozenset[str]]:
+    """The capabilities of the DaemonSets' containers that have a filter of system calls."""
+    contexts = [
+        container.get("securityContext", {})
+        for file in files
+        for manifest in system_manifests(file, config)
+        if manifest["kind"] == "DaemonSet"
+        for container in manifest["spec"]["template"]["spec"]["containers"]
+    ]
+    lists = [context.get("capabilities", {}) for context in contexts if not context.get("privileged")]
+    return {
+        plan_capabilities(Security(add_capabilities=tuple(one.get("add", ())), drop_capabilities=tuple(one["drop"])))
+        for one in lists
+        if one
+    }
+
+
+def test_the_capabilities_of_containers_are_those_of_the_manifests():
+    files = ("kube-proxy.yaml", "dns.yaml", "node-dns.yaml", "balancer.yaml")
+    assert set(plan_container_capabilities(CONFIG)) == capabilities_of_manifests(CONFIG, *files)
+    without = msgspec.structs.replace(CONFIG, balancer=False)
+    assert set(plan_container_capabilities(without)) == capabilities_of_manifests(without, *files[:-1])
