@@ -352,8 +352,8 @@ def plan_container_lines(config: LabConfig) -> list[tuple[str, ...]]:
 
 
 def plan_container_capabilities(config: LabConfig) -> list[frozenset[str]]:
-    """Return the sets of capabilities, besides the default, of containers in `manifests/` that every node runs. For each
-    of them, a runtime needs another filter of system calls."""
+    """Return the sets of capabilities, besides the default, of containers in `manifests/` that every node runs. For
+    each of them, a runtime needs another filter of system calls."""
     return [frozenset({"NET_ADMIN", "NET_BIND_SERVICE", "NET_RAW"})] if config.balancer else []
 
 

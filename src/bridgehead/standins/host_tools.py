@@ -155,6 +155,9 @@ def _replace(path: str, content: str) -> None:
 
 def _link(path: str, target: str) -> None:
     """Make a symbolic link, in the place of whatever is there."""
+    with contextlib.suppress(FileExistsError):
+        os.symlink(target, path)
+        return
     with contextlib.suppress(FileNotFoundError):
         os.unlink(f"{path}.new")  # of a runtime that was killed
     os.symlink(target, f"{path}.new")

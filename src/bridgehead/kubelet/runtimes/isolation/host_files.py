@@ -61,14 +61,29 @@ def _list(directory: str) -> dict[str, str | None]:
 
 def find_private(top: str) -> Iterator[str]:
     """Paths below a directory that not every user may read, which pods do not see even where the runtime is root."""
-    for directory, names, files in os.walk(top):
-        for name in [*names, *files]:
-            path = f"{directory}/{name}"
-            with contextlib.suppress(FileNotFoundError):
-                if not os.stat(path, follow_symlinks=False).st_mode & stat.S_IROTH:
-                    yield path
-                    if name in names:
-                        names.remove(name)
+    directories = [top]
+    while directories:
+        for path, mode in _modes(directories.pop()):
+            if not mode & stat.S_IROTH:
+                yield path
+            elif stat.S_ISDIR(mode):
+                directories.append(path)
+
+
+def _modes(directory: str) -> list[tuple[str, int]]:
+    """Return the paths in a directory with their modes; none if it cannot be read. Each runtime looks at all of /etc,
+    and `os.walk` would look twice."""
+    modes = []
+    try:
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                try:
+                    modes.append((entry.path, entry.stat(follow_symlinks=False).st_mode))
+                except FileNotFoundError:
+                    continue
+    except OSError:
+        return []
+    return modes
 
 
 def copy_tree(source: str, target: str) -> None:
