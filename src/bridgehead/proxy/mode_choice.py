@@ -65,10 +65,12 @@ async def open_mode(
                     await chains.probe()
                 yield iptables.IptablesMode(chains, Settings())
         case "ipvs":
-            from . import ipvs
+            from . import iptables, ipvs
 
             options = ipvs_options or IpvsOptions()
-            with contextlib.closing(await ipvs.Kernel.find()) as servers:
+            needs_tables = probe or iptables.has_any_tables()
+            servers = await ipvs.Kernel.find() if needs_tables else ipvs.Kernel.without_tables()
+            with contextlib.closing(servers):
                 if probe:
                     await servers.probe(options)
                 yield ipvs.IpvsMode(servers, Settings(), options)
@@ -157,6 +159,8 @@ async def remove_modes(but: str = "") -> tuple[list[str], dict[str, ProxyError]]
     removed: list[str] = []
     failed: dict[str, ProxyError] = {}
     for other, opening in others.items():
+        if other == "iptables" and not _has_iptables():
+            continue
         try:
             async with opening as mode:
                 if await mode.remove():
@@ -173,6 +177,12 @@ async def remove_modes(but: str = "") -> tuple[list[str], dict[str, ProxyError]]
                 except (ModeUnavailable, TransactionFailed) as trouble:
                     log.debug("chains of iptables cannot be removed without its commands: %s", trouble)
     return removed, failed
+
+
+def _has_iptables() -> bool:
+    from . import iptables
+
+    return iptables.has_any_tables()
 
 
 async def remove_leftovers(mode: str) -> tuple[list[str], dict[str, ProxyError]]:

@@ -226,6 +226,13 @@ def has_tables(family: Family, variant: str) -> bool:
         return True
 
 
+def has_any_tables() -> bool:
+    """Return whether there are tables of any family and variant. False saves the search for the commands, which takes
+    hundreds of system calls."""
+    families: tuple[Family, ...] = (4, 6)
+    return any(has_tables(family, variant) for variant in VARIANTS for family in families)
+
+
 def installed_variants() -> tuple[str, ...]:
     """Return the variants whose commands are installed on this node, for one family at least."""
     return tuple(variant for variant in VARIANTS if installed_families(variant))

@@ -65,6 +65,11 @@ class Kernel:
         except ModeUnavailable:
             return cls(iptables.NoCommands())
 
+    @classmethod
+    def without_tables(cls) -> Kernel:
+        """Return a `Kernel` for a network namespace that has no tables of iptables, to remove all else."""
+        return cls(iptables.NoCommands())
+
     def close(self) -> None:
         self._opened.close()
         if self._ipvs is not None:
