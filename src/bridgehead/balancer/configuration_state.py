@@ -53,7 +53,7 @@ class ConfigurationStateReporter:
         self._error: str | None = None  # None: nothing has been judged yet
         self._wake = asyncio.Event()
         self._informer: Informer[ConfigurationState] = Informer(
-            client, CONFIGURATION_STATES, key.namespace, field_selector=f"metadata.name={key.name}"
+            client, CONFIGURATION_STATES, key.namespace, field_selector=f"metadata.name={key.name}", few=True
         )
 
     def report(self, error: str) -> None:

@@ -78,15 +78,17 @@ class ConfigurationWatch:
         self._on_valid = on_valid
         self._on_invalid = on_invalid
         self._informers: dict[str, Informer[Any]] = {
-            name: Informer(client, kind, namespace if kind.namespaced and not sees_all_namespaces else "")
+            name: Informer(client, kind, namespace if kind.namespaced and not sees_all_namespaces else "", few=True)
             for name, kind in _KINDS.items()
         }
-        self._config_map = Informer(client, CONFIG_MAPS, namespace, field_selector=f"metadata.name={CONFIG_MAP_NAME}")
+        self._config_map = Informer(
+            client, CONFIG_MAPS, namespace, field_selector=f"metadata.name={CONFIG_MAP_NAME}", few=True
+        )
         self._all_slices = slices
         self._api_endpoints = slices or Informer(
             client, ENDPOINT_SLICES, "default", label_selector=f"{SERVICE_NAME_LABEL}={_API_SERVICE.name}"
         )
-        self._service_ranges = Informer(client, SERVICE_CIDRS)
+        self._service_ranges = Informer(client, SERVICE_CIDRS, few=True)
         self._has_service_ranges = False  # Kubernetes before 1.33 does not serve them
         self._kinds_in_use = kinds_in_use
         self._lacks_kinds = False  # of those that the balancer's controller installs, when looked for last

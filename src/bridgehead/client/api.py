@@ -135,9 +135,12 @@ class ApiClient:
         field_selector: str = "",
         resource_version: str = "",
         bookmarks: bool = False,
+        initial: bool = False,
     ) -> AsyncGenerator[WatchEvent[T], None]:
         """Yield events after `resource_version` until the server ends the watch, which it does every few minutes.
 
+        `initial`: begin with the objects that there are, as ADDED events, and a bookmark with an annotation. Servers
+        that do not know this raise Invalid.
         Close the iterator when leaving early (`contextlib.aclosing`). Raises Gone when the server's history does not
         reach back to `resource_version`, Unreachable when neither events nor bookmarks arrive any more.
         """
@@ -147,6 +150,8 @@ class ApiClient:
             params["resourceVersion"] = resource_version
         if bookmarks:
             params["allowWatchBookmarks"] = "true"
+        if initial:
+            params |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
         codec = codec_of(kind)
         path = kind.path(namespace)
         silence = BOOKMARK_SILENCE_SECONDS if bookmarks else seconds + _SILENCE_MARGIN

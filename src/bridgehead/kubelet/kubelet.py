@@ -63,7 +63,7 @@ class Kubelet:
         self.runtime = runtime
         self.metrics, self.probe_metrics = metrics or KubeletMetrics(), ProbeMetrics()
         self._recorder = EventRecorder(client, component="kubelet", host=settings.name)
-        self._pods: Informer[Pod] = Informer(client, PODS, field_selector=f"spec.nodeName={settings.name}")
+        self._pods: Informer[Pod] = Informer(client, PODS, field_selector=f"spec.nodeName={settings.name}", few=True)
         self._services = Informer(client, SERVICES)
         self._workers: dict[str, PodWorker] = {}
         self._finished: set[str] = set()  # uids whose worker has finished but whose object the informer still has

@@ -105,7 +105,7 @@ class ClusterObjects:
         self._nodes: Informer[Node] = Informer(client, NODES)
         self._pods: Informer[Pod] | None = None
         if config.host_ports:
-            self._pods = Informer(client, PODS, field_selector=f"spec.nodeName={node_name}")
+            self._pods = Informer(client, PODS, field_selector=f"spec.nodeName={node_name}", few=True)
         self._service_ranges = ServiceRanges(client, self._replan)
         self._list_gateways = list_gateways
         self._listeners = NodeListeners(list_listeners, self._uses_node_addresses, self._forget_reserved)

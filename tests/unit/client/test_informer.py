@@ -7,9 +7,11 @@ import logging
 from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
+import pytest
+
 from bridgehead.client import Informer, ListResult, WatchEvent
 from bridgehead.client.codec import ListMeta
-from bridgehead.client.errors import Forbidden, Gone, Unreachable
+from bridgehead.client.errors import Forbidden, Gone, Invalid, Unreachable
 from bridgehead.objects.core import Pod, PodSpec
 from bridgehead.objects.kinds import PODS
 from bridgehead.objects.meta import ObjectKey, ObjectMeta
@@ -31,14 +33,21 @@ def event(type: str, obj: Pod) -> WatchEvent[Pod]:
     return WatchEvent(type, obj)
 
 
-def bookmark(version: int) -> WatchEvent[Pod]:
-    return WatchEvent("BOOKMARK", Pod(metadata=ObjectMeta(resource_version=str(version))))
+def bookmark(version: int, annotations: dict[str, str] | None = None) -> WatchEvent[Pod]:
+    return WatchEvent(
+        "BOOKMARK", Pod(metadata=ObjectMeta(resource_version=str(version), annotations=annotations or {}))
+    )
+
+
+def end_of_objects(version: int) -> WatchEvent[Pod]:
+    return bookmark(version, {"k8s.io/initial-events-end": "true"})
 
 
 class Script:
     """Plays one step for each call: a result or error for a list, a list of events and errors for a watch.
 
-    At its end the informer waits for ever. `calls` notes what was asked: "list" or the version watched from.
+    At its end the informer waits for ever. `calls` notes what was asked: "list", the version watched from, or "initial"
+    for a watch that begins with the objects.
     """
 
     def __init__(self, *steps: Any) -> None:
@@ -67,9 +76,10 @@ class Script:
         field_selector: str = "",
         resource_version: str = "",
         bookmarks: bool = False,
+        initial: bool = False,
     ) -> AsyncGenerator[Any, None]:
         assert bookmarks
-        step = self._next(resource_version)
+        step = self._next("initial" if initial else resource_version)
         if isinstance(step, Exception):
             raise step
         for one in step or ():
@@ -85,13 +95,18 @@ Change = tuple[str, str]
 
 
 def play(
-    *steps: Any, seconds: float = 1000.0, check: Callable[[Informer[Pod]], None] = lambda informer: None
+    *steps: Any,
+    seconds: float = 1000.0,
+    check: Callable[[Informer[Pod]], None] = lambda informer: None,
+    few: bool = False,
 ) -> tuple[list[Change], Script]:
     """Changes as handlers saw them, `("+", name)`, `("~", name)` or `("-", name)`, and the script's notes."""
 
     async def main() -> tuple[list[Change], Script]:
         script = Script(*steps)
-        informer = Informer(script, PODS, indexes={"node": lambda pod: (pod.spec.node_name,)}, jitter=lambda: 0.0)
+        informer = Informer(
+            script, PODS, indexes={"node": lambda pod: (pod.spec.node_name,)}, few=few, jitter=lambda: 0.0
+        )
         changes: list[Change] = []
 
         def on_change(old: Pod | None, new: Pod | None) -> None:
@@ -238,3 +253,77 @@ def test_late_handlers_and_indexes_see_existing_objects():
         assert len(informer.by_index("uid", "a")) == 1
 
     play(listed(5, pod("a", 1)), check=check)
+
+
+# --- One request for the objects and the watch ---------------------------------------------------------------------
+
+
+def test_few_objects_come_with_the_watch():
+    changes, script = play(
+        [
+            event("ADDED", pod("a", 1)),
+            event("ADDED", pod("b", 2)),
+            end_of_objects(5),
+            event("DELETED", pod("a", 6)),
+            END,
+        ],
+        few=True,
+    )
+    assert changes == [("+", "a"), ("+", "b"), ("-", "a")]
+    assert script.calls == ["initial", "6"]
+
+
+def test_objects_are_shown_when_all_have_come():
+    changes, script = play([event("ADDED", pod("a", 1))], seconds=1.0, few=True)
+    assert changes == []
+    assert script.calls == ["initial"]
+
+
+def test_after_a_short_history_the_objects_come_with_a_watch_again():
+    changes, script = play(
+        [event("ADDED", pod("a", 1)), event("ADDED", pod("b", 2)), end_of_objects(5), END],
+        Gone(410, "Expired", "too old"),
+        [event("ADDED", pod("b", 2)), end_of_objects(9)],
+        few=True,
+    )
+    assert changes == [("+", "a"), ("+", "b"), ("-", "a")]
+    assert script.calls == ["initial", "5", "initial"]
+
+
+def test_a_watch_that_breaks_before_all_objects_have_come_begins_again():
+    changes, script = play(
+        [event("ADDED", pod("a", 1)), Unreachable("away")], [event("ADDED", pod("b", 2)), end_of_objects(5)], few=True
+    )
+    assert changes == [("+", "b")]
+    assert script.calls == ["initial", "initial"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Invalid(
+            422, "Invalid", "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
+        ),
+        [event("ADDED", pod("a", 1))],  # of a server that does not know the option, and never marks the end
+    ],
+)
+def test_objects_are_listed_where_a_watch_does_not_begin_with_them(answer):
+    changes, script = play(answer, listed(5, pod("a", 1)), [Gone(410, "Expired", "too old")], listed(7), few=True)
+    assert changes == [("+", "a"), ("-", "a")]
+    assert script.calls == ["initial", "list", "5", "list", "7"]
+
+
+def test_a_list_that_the_caller_made_is_watched_from():
+    async def main() -> Script:
+        script = Script()
+        informer = Informer(script, PODS)
+        informer.take(listed(5, pod("a", 1)))
+        await informer.wait_synced()
+        assert [one.metadata.name for one in informer.items()] == ["a"]
+        task = asyncio.create_task(informer.run())
+        await asyncio.sleep(1.0)
+        task.cancel()
+        await asyncio.wait([task])
+        return script
+
+    assert run_virtual(main()).calls == ["5"]

@@ -30,7 +30,7 @@ class ExclusionWatch:
         self._recorder = recorder
         self._on_change = on_change
         self._informer: Informer[ConfigMap] = Informer(
-            client, CONFIG_MAPS, namespace, field_selector=f"metadata.name={CONFIG_MAP_NAME}"
+            client, CONFIG_MAPS, namespace, field_selector=f"metadata.name={CONFIG_MAP_NAME}", few=True
         )
         self._informer.on_change(self._changed)
 

@@ -30,7 +30,7 @@ class SpeakersSecret:
 
     def __init__(self, client: ApiClient, namespace: str) -> None:
         self._informer: Informer[Secret] = Informer(
-            client, SECRETS, namespace, field_selector=f"metadata.name={SECRET_NAME}"
+            client, SECRETS, namespace, field_selector=f"metadata.name={SECRET_NAME}", few=True
         )
         self._changed = asyncio.Event()
         self._last: Secret | None = None

@@ -62,7 +62,7 @@ class NodeReporter:
         self._written_at = float("-inf")  # on the event loop's clock
         self._changed = asyncio.Event()
         self._registered = asyncio.Event()
-        self._nodes = Informer(client, NODES, field_selector=f"metadata.name={settings.name}")
+        self._nodes = Informer(client, NODES, field_selector=f"metadata.name={settings.name}", few=True)
         self._nodes.on_change(lambda _old, _new: self._changed.set())
 
     def find_node(self) -> Node | None:

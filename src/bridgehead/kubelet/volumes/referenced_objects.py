@@ -125,9 +125,11 @@ class ReferencedObjects:
         selector = f"metadata.name={reference.name}"
         informer: Informer[ConfigMap] | Informer[Secret]
         if reference.kind == "ConfigMap":
-            informer = Informer(self._client, CONFIG_MAPS, namespace=reference.namespace, field_selector=selector)
+            informer = Informer(
+                self._client, CONFIG_MAPS, namespace=reference.namespace, field_selector=selector, few=True
+            )
         else:
-            informer = Informer(self._client, SECRETS, namespace=reference.namespace, field_selector=selector)
+            informer = Informer(self._client, SECRETS, namespace=reference.namespace, field_selector=selector, few=True)
         watched = _Watched(informer, self._tasks.create_task(informer.run()))
 
         def notify(old: object, new: object) -> None:
