@@ -47,7 +47,7 @@ class KindsInUse:
         return self.is_known and (self._names is None or kind_name(kind) in self._names)
 
     def set_annotation(self, value: str | None) -> None:
-        """Take the annotation of the Secret, None if it has none. What is known stays when a new Secret is made."""
+        """Take the annotation of the Secret, None if it has none. A new Secret changes nothing that is known."""
         if value == NOT_READ:
             self.await_controller()
         else:

@@ -5,6 +5,7 @@ Pure: no I/O, no clock, no randomness.
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 from typing import Literal, NamedTuple
 
@@ -45,6 +46,7 @@ def parse_address(text: str) -> IpAddress:
     return address
 
 
+@functools.lru_cache(maxsize=4096)  # the ranges of all nodes' pods are parsed again when one Node changes
 def parse_range(text: str) -> AddressRange:
     """Parse `10.0.0.0/24` or `10.0.0.10-10.0.0.50`. Raises ValueError with the reason.
 

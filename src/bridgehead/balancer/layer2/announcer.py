@@ -96,6 +96,8 @@ class Layer2Announcer:
         self, view: ClusterView, publications: Mapping[ObjectKey, Publication], changed: Collection[ObjectKey]
     ) -> UpdateResult:
         old, self._view = self._view, view
+        if publications:
+            self._responder.listen()
         services: set[ObjectKey] = set()
         for address in self._election.update(view, publications, changed):
             services.update(self._election.services(address))

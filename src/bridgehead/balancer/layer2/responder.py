@@ -33,12 +33,14 @@ OnConflict = Callable[[IpAddress, bytes, Link], None]
 class Responder:
     """Answers on the event loop in which `set_links` is called. Owners call `close`.
 
-    `on_conflict` gets each packet by which another machine claims an address, with its MAC address.
+    `on_conflict` gets each packet by which another machine claims an address, with its MAC address. Frames are received
+    from the first call of `listen` or `hold` on: in a network of many nodes, each of them gets the questions of all.
     """
 
     def __init__(self, on_conflict: OnConflict) -> None:
         self._on_conflict = on_conflict
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_listening = False
         self._links: dict[int, Link] = {}
         self._sockets: dict[tuple[int, int], PacketSocket] = {}  # by link and protocol
         self._budgets: dict[tuple[int, int], tuple[int, int]] = {}  # frames read in the present second
@@ -72,11 +74,18 @@ class Responder:
             if link.number not in links:
                 self._set_groups(link, is_member=False)
         for link in fresh:
-            for protocol in (ETH_P_ARP, ETH_P_IPV6):
-                self._open_socket(link, protocol)
+            if self._is_listening:
+                self._open_sockets(link)
             if link.number not in old:
                 self._set_groups(link, is_member=True)
         return bool(fresh)
+
+    def listen(self) -> None:
+        """Receive frames from now on, also while no address is held."""
+        if not self._is_listening:
+            self._is_listening = True
+            for link in self._links.values():
+                self._open_sockets(link)
 
     def _set_groups(self, link: Link, *, is_member: bool) -> None:
         for packed, interfaces in self._interfaces.items():
@@ -88,6 +97,10 @@ class Responder:
         if isinstance(address, ipaddress.IPv6Address):
             change = self._groups.join if is_member else self._groups.leave
             change(link.number, ndp.solicited_node(address))
+
+    def _open_sockets(self, link: Link) -> None:
+        for protocol in (ETH_P_ARP, ETH_P_IPV6):
+            self._open_socket(link, protocol)
 
     def _open_socket(self, link: Link, protocol: int) -> None:
         key = link.number, protocol
@@ -113,6 +126,7 @@ class Responder:
 
     def hold(self, address: IpAddress, interfaces: frozenset[str]) -> None:
         """Answer for an address from now on, on these interfaces (empty: all)."""
+        self.listen()
         if self._interfaces.get(address.packed) != interfaces:
             self.release(address)
             self._interfaces[address.packed] = interfaces

@@ -97,6 +97,7 @@ class SpeakerReconciler:
         self._view = ClusterView(options.node_name)
         self._dirty: set[ObjectKey] = set()
         self._nodes_changed = True
+        self._leaving: frozenset[str] = frozenset()  # the nodes of which this was reported last
         self._held: dict[ObjectKey, tuple[Held, ...]] = {}
         self._held_count = 0  # of addresses in `_held`
         self._held_dirty: set[ObjectKey] = set()
@@ -235,7 +236,8 @@ class SpeakerReconciler:
 
     def _members_changed(self, members: Members, changes: list[MemberChange]) -> None:
         self.takeovers.add_changes(changes)
-        self._nodes_changed = True  # some may be leaving
+        self._nodes_changed |= members.leaving != self._leaving
+        self._leaving = members.leaving
         self._wake.set()
 
     def _mark(self, key: ObjectKey) -> None:

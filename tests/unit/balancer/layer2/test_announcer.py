@@ -28,6 +28,9 @@ class NoSockets:
         self.links = links
         return True
 
+    def listen(self) -> None:
+        pass
+
     def hold(self, address: IpAddress, interfaces: frozenset[str]) -> None:
         pass
 

@@ -14,7 +14,7 @@ from bridgehead.balancer.layer2.responder import Responder
 from bridgehead.balancer.ranges import IpAddress
 from bridgehead.balancer.speaker.metrics import layer2_metrics
 from bridgehead.network.link_states import Link
-from bridgehead.network.uapi.if_ether import ETH_P_ARP
+from bridgehead.network.uapi.if_ether import ETH_P_ARP, ETH_P_IPV6
 
 from .test_packets import CLIENT4, ETH0, FOREIGN, VIP4, arp_request
 
@@ -89,3 +89,18 @@ def test_dropped_frames_are_counted_by_reason(responder):
         "address_not_held": 2,
         "other_interface": 1,
     }
+
+
+async def test_frames_are_received_from_the_first_address_on(monkeypatch):
+    opened: list[tuple[int, int]] = []
+    monkeypatch.setattr(
+        module.Responder, "_open_socket", lambda self, link, protocol: opened.append((link.number, protocol))
+    )
+    responder = Responder(lambda *claim: None)
+    responder.set_links({ETH0.number: ETH0})
+    assert opened == []
+    responder.listen()
+    responder.listen()
+    assert opened == [(ETH0.number, ETH_P_ARP), (ETH0.number, ETH_P_IPV6)]
+    responder.set_links({ETH0.number: ETH0, ETH1.number: ETH1})
+    assert opened[2:] == [(ETH1.number, ETH_P_ARP), (ETH1.number, ETH_P_IPV6)]
