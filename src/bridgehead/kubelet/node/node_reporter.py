@@ -58,6 +58,7 @@ class NodeReporter:
         self._images: list[dict[str, Any]] = []  # as last written
         self._info = machine_info()
         self._registered_node: Node | None = None
+        self._is_new = False  # this kubelet has created the Node, and not the Lease yet
         self._written = Node()  # the Node as the API server returned it after our last write
         self._written_at = float("-inf")  # on the event loop's clock
         self._changed = asyncio.Event()
@@ -126,6 +127,7 @@ class NodeReporter:
         wanted = node_object(self._settings)
         try:
             node = await self._client.create(NODES, wanted)
+            self._is_new = True
             log.info("registered node %s", name)
         except AlreadyExists:
             node = await self._client.get(NODES, name)
@@ -190,7 +192,9 @@ class NodeReporter:
             holder=name,
             duration_seconds=LEASE_SECONDS,
             owner=owner,
+            is_new=self._is_new,
         )
+        self._is_new = False
 
     async def _retry(self, work: Callable[[], Awaitable[None]]) -> None:
         last = ""
