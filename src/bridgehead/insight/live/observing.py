@@ -74,9 +74,12 @@ class ObservedClient:
         field_selector: str = "",
         resource_version: str = "",
         bookmarks: bool = False,
+        initial: bool = False,
     ) -> AsyncGenerator[WatchEvent[T], None]:
         await self._answers.wait()
-        events = self._client.watch(kind, namespace, label_selector, field_selector, resource_version, bookmarks)
+        events = self._client.watch(
+            kind, namespace, label_selector, field_selector, resource_version, bookmarks, initial
+        )
         try:
             async with contextlib.aclosing(events):
                 async for event in events:
