@@ -18,7 +18,9 @@ def named() -> list[tuple[str, Path, str]]:
 
 
 def test_every_walkthrough_has_a_row() -> None:
-    assert re.findall(r"^\| (W\d+) \|", PAGE, re.MULTILINE) == [f"W{number}" for number in (*range(1, 54), 55, 57, 58, 60)]
+    assert re.findall(r"^\| (W\d+) \|", PAGE, re.MULTILINE) == [
+        f"W{number}" for number in (*range(1, 54), 55, 57, 58, 60)
+    ]
 
 
 def test_named_tests_exist() -> None:
