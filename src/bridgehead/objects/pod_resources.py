@@ -6,9 +6,9 @@ Pure: no I/O, no clock, no randomness. Source: Kubernetes component-helpers/reso
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
-from .core import Container, PodSpec
+from .core import Container, PodSpec, ResourceRequirements
 from .quantities import milli_value, whole_value
 
 Quantities = Mapping[str, str | int | float]
@@ -30,6 +30,8 @@ def pod_requests(spec: PodSpec, defaults: Mapping[str, int] | None = None) -> Co
     Requests of the pod as a whole replace this sum; the overhead of its RuntimeClass is added. `defaults` replace
     missing requests of a container.
     """
+    if not defaults and not spec.overhead and not any(one.requests for one in _declared(spec)):
+        return Counter()  # as for most pods
     total = _sum(spec, lambda one: Counter({**(defaults or {}), **amounts(one.resources.requests)}))
     if spec.resources is not None:
         total = Counter({**total, **amounts(spec.resources.requests)})
@@ -54,8 +56,16 @@ def pod_ceiling(spec: PodSpec, resource: str) -> int | None:
     """
     whole = spec.resources.limits if spec.resources is not None else {}
     declared = [one.resources.limits.get(resource, 0) for one in (*spec.init_containers, *spec.containers)]
-    is_limited = bool(whole.get(resource)) or all(amount(resource, one) for one in declared)
+    is_limited = bool(whole.get(resource)) or all(one and amount(resource, one) for one in declared)
     return (pod_limits(spec)[resource] or None) if is_limited else None
+
+
+def _declared(spec: PodSpec) -> Iterator[ResourceRequirements]:
+    """Yield the resources of the containers, and of the pod as a whole if it has any."""
+    if spec.resources is not None:
+        yield spec.resources
+    for container in (*spec.containers, *spec.init_containers):
+        yield container.resources
 
 
 def _sum(spec: PodSpec, of: Callable[[Container], Counter[str]]) -> Counter[str]:

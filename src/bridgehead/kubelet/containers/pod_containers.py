@@ -73,6 +73,8 @@ class PodContainers:
             return
         if run.id in self._replaced:
             run = msgspec.structs.replace(run, is_replaced=True)
+        if run == known:  # the runtime lists every container now and then
+            return
         self.runs[name] = run
         self.attempts[name] = max(run.attempt, self.attempts.get(name, 0))
         if not run.is_running:

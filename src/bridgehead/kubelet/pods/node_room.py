@@ -70,7 +70,8 @@ def affinity_refusal(pod: Pod, node: Node) -> tuple[str, str] | None:
 
 def ports_refusal(pod: Pod, others: Iterable[Pod]) -> tuple[str, str] | None:
     """Return (reason, message) for a pod with a port of the node that one of the running `others` has."""
-    if ports_conflict(host_ports(pod.spec), (port for other in others for port in host_ports(other.spec))):
+    wanted = host_ports(pod.spec)
+    if wanted and ports_conflict(wanted, (port for other in others for port in host_ports(other.spec))):
         return _predicate_failed("NodePorts", NO_FREE_PORTS)
     return None
 

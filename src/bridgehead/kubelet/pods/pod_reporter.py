@@ -38,6 +38,8 @@ class PodReporter:
         self._resize = resize
         self._failure: tuple[str, str] | None = None
         self._manager = manager
+        # What the status that was submitted last was computed from.
+        self._published: tuple[Pod, PodStatus, PodView, bool] | None = None
 
     @property
     def has_failed(self) -> bool:
@@ -64,15 +66,15 @@ class PodReporter:
         log.warning("pod %s: %s", self._context.pod.key, error)
 
     def publish(self, sync_status: PodSyncStatus) -> None:
-        """Compute the status and hand it to the status manager."""
+        """Compute the status and hand it to the status manager, if anything has changed since it was computed last."""
         containers = self._containers
         view = PodView(
             host_ips=self._context.node.settings.ips,
             pod_ips=self._context.pod_ips,
             has_sandbox=self._context.sandbox is not None,
-            runs=containers.runs,
-            previous=containers.previous,
-            waiting=containers.waiting,
+            runs=dict(containers.runs),
+            previous=dict(containers.previous),
+            waiting=dict(containers.waiting),
             started=frozenset(name for name in containers.runs if containers.is_started(name)),
             ready=frozenset(name for name in containers.runs if containers.is_ready(name)),
             is_over=sync_status.is_ended,
@@ -83,12 +85,18 @@ class PodReporter:
             resize_conditions=self._resize.conditions(),
         )
         old, pod = self._manager.latest, self._context.pod
+        is_deleted = sync_status.deletion is not Deletion.NONE
+        if self._published is not None:
+            known_pod, known_status, known_view, was_deleted = self._published
+            if known_pod is pod and known_status is old and known_view == view and was_deleted == is_deleted:
+                return
+        observed = pod
         pod = msgspec.structs.replace(pod, status=_merge_conditions(pod.status, old))
         new = pod_status(pod, view, time.time())
         if old.phase in ("", "Pending") and new.phase == "Running" and new.start_time is not None:
             self._context.node.metrics.record_pod_started(time.time() - parse_time(new.start_time))
-        is_deleted = sync_status.deletion is not Deletion.NONE
         self._manager.submit(new, urgent=is_urgent(pod, old, new) or (is_deleted and new.phase != "Pending"))
+        self._published = observed, self._manager.latest, view, is_deleted
 
 
 def is_urgent(pod: Pod, old: PodStatus, new: PodStatus) -> bool:

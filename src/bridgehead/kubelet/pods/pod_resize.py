@@ -67,9 +67,11 @@ class PodResize:
         self._wanted = pod
         return with_resources(pod, self._allocated)
 
-    async def sync(self, others: Iterable[Pod], stop: Callable[[Container, str], Awaitable[None]]) -> bool:
+    async def sync(
+        self, find_others: Callable[[], Iterable[Pod]], stop: Callable[[Container, str], Awaitable[None]]
+    ) -> bool:
         """Give what the spec wants if the node has it, and apply it to the containers that run. Return whether the pod
-        has been given other resources."""
+        has been given other resources. `find_others` returns the other pods whose requests count."""
         self._note_runs()
         self.retry_at, self._error = None, ""
         wanted, before = spec_resources(self._wanted), self._allocated
@@ -77,7 +79,7 @@ class PodResize:
             self._refusal = None
             self._context.node.waiting_resizes.pop(self._wanted.metadata.uid, None)
         else:
-            self._decide(wanted, others)
+            self._decide(wanted, find_others())
         limits = plan_pod_limits(self._context.pod, self._context.node.settings.pod_max_pids)
         if await self._update_pod(widest(self._pod_limits, limits)):
             for name in self._unapplied():

@@ -151,7 +151,7 @@ class PodWorker:
         self._adopt(found)
         if self._context.sandbox is not None and sandbox is None and not self._sync_status.is_ended:
             self._pod_sandbox.lose()
-        self._wake.set()
+            self._wake.set()
 
     def on_references_changed(self) -> None:
         """A ConfigMap or Secret that the pod refers to has changed."""
@@ -223,7 +223,7 @@ class PodWorker:
                 return
             try:
                 await self._driver.stop_changed()
-                if await self._resize.sync(self._admission.running_others(), self._driver.stop):
+                if await self._resize.sync(self._admission.running_others, self._driver.stop):
                     self._volumes.mark_stale()  # volumes with resources of the pod
                 await self._volumes.refresh()
                 actions = self._compute_actions(time.time())  # not earlier: what was just stopped waits for nothing

@@ -74,7 +74,7 @@ class PodStatusManager:
 
     def submit(self, status: PodStatus, *, urgent: bool) -> None:
         """Write `status` soon; at once if `urgent`."""
-        if self._gone or (self._idle.is_set() and not status_patch(self._written, status)):
+        if self._gone or (self._idle.is_set() and self._is_written(status)):
             return
         self._wanted = status
         self._has_submitted = True
@@ -82,6 +82,9 @@ class PodStatusManager:
         self._changed.set()
         if urgent:
             self._urgent.set()
+
+    def _is_written(self, status: PodStatus) -> bool:
+        return status == self._written or not status_patch(self._written, status)
 
     def abandon(self) -> None:
         """Stop writing: the pod is gone from the API server, or another pod has its name."""

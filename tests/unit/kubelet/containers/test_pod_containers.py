@@ -28,6 +28,14 @@ def test_an_exited_run_stays_exited() -> None:
     assert containers.runs["app"] is ended
 
 
+def test_a_run_that_is_listed_again_is_no_change() -> None:
+    changes: list[None] = []
+    containers = PodContainers(Pod(), lambda: changes.append(None))
+    for _ in range(2):
+        containers.set_run("app", Run(attempt=0, id="a", started_at=1.0))
+    assert len(changes) == 1
+
+
 def test_only_the_run_that_is_ended_for_the_next_one_is_replaced() -> None:
     containers = PodContainers(Pod(), lambda: None)
     containers.replace_run("a")
