@@ -34,6 +34,7 @@ from .credentials import Credentials, CredentialSource
 from .errors import ApiError, ClientError, Unreachable, error_from_status
 from .http_library import aiohttp
 from .kubeconfig import ClientConfig
+from .lanes import Lanes
 from .metrics import CLIENT_METRICS, NO_ANSWER
 from .open_requests import OpenRequest, OpenRequests, abort, connection_trace
 from .server_probe import ServerProbe
@@ -49,7 +50,6 @@ FIRST_RETRY_SECONDS = 0.1
 LONGEST_RETRY_SECONDS = 0.4
 BUSY_RETRIES = 5  # after 429 and 503 with Retry-After
 LONGEST_RETRY_AFTER = 30.0
-CONCURRENT_REQUESTS = 64  # without watches
 _IDEMPOTENT = frozenset({"GET", "PUT", "DELETE"})
 
 
@@ -66,7 +66,7 @@ class Transport:
         self._credentials = CredentialSource(config)
         # Pairs, not a map: groups of an impersonated user are headers of one name.
         self._headers = [] if config.impersonation is None else list(config.impersonation.headers())
-        self._slots = asyncio.Semaphore(CONCURRENT_REQUESTS)
+        self._lanes = Lanes()
         self._session: aiohttp.ClientSession | None = None
         self._outage = _Outage(", ".join(config.servers))
         self._is_first_request = True
@@ -107,8 +107,7 @@ class Transport:
         has_renewed = False
         while True:
             try:
-                async with self._slots:
-                    return await self._send_once(method, path, body, params, content_type)
+                return await self._send_in_lane(method, path, body, params, content_type)
             except _Rejected as rejected:
                 if rejected.retry_after is not None and busy < BUSY_RETRIES:
                     busy += 1
@@ -131,6 +130,18 @@ class Transport:
                         await asyncio.sleep(delay * (0.5 + random.random()))
                         continue
                 raise self._unreachable(failure, has_other) from failure
+
+    async def _send_in_lane(
+        self, method: str, path: str, body: bytes | None, params: Mapping[str, str], content_type: str
+    ) -> bytes:
+        await self._lanes.enter()
+        began, seconds = time.monotonic(), None
+        try:
+            answer = await self._send_once(method, path, body, params, content_type)
+            seconds = time.monotonic() - began
+        finally:
+            self._lanes.leave(method, seconds)
+        return answer
 
     async def _send_once(
         self, method: str, path: str, body: bytes | None, params: Mapping[str, str], content_type: str
@@ -200,8 +211,10 @@ class Transport:
                 proxy=self._config.proxy_url,
                 trace_request_ctx=opened,
             )
+            # A client of one server has no probe that would abandon a request.
+            answering = sending if self._probing is None else _until_abandoned(sending, opened)
             try:
-                async with _until_abandoned(sending, opened) as response:
+                async with answering as response:
                     code = str(response.status)
                     self._record(server, method, code, began)
                     self._has_connected.set()
@@ -375,6 +388,8 @@ class Transport:
         """Let the client's first request go alone, because all later connections resume its TLS session."""
         if self._is_first_request:
             self._is_first_request = False
+            return
+        if self._has_connected.is_set():
             return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CONNECT_SECONDS):
