@@ -42,3 +42,21 @@ def test_a_forked_process_has_its_own_title(title: str) -> None:
     name, _, shown = result.stdout.partition(b"\n")
     assert name == b"a-name-longer-t"
     assert shown.rstrip(b"\0") == title.encode()[: int(result.stderr) - 2]
+
+
+FORKS = """
+import os, sys
+from bridgehead.network import syscalls
+os.register_at_fork(after_in_child=lambda: os.write(1, b"handler "))
+for fork in (os.fork, syscalls.fork_plainly):
+    pid = fork()
+    if pid == 0:
+        os.write(1, b"child ")
+        os._exit(7)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+"""
+
+
+def test_a_plain_fork_calls_no_handlers() -> None:
+    result = subprocess.run([sys.executable, "-c", FORKS], capture_output=True, text=True)
+    assert (result.stdout.split(), result.stderr) == (["handler", "child", "child"], "")

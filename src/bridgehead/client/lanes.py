@@ -59,7 +59,7 @@ class Lanes:
             raise
 
     def leave(self, kind: str, seconds: float | None) -> None:
-        """Leave the lane. The answer to a request of this kind (its method) took so many seconds; None: there is none."""
+        """Leave the lane. The answer to a request of this kind, its method, took so many seconds; None: none came."""
         self._used -= 1
         self._left = self._now()
         if seconds is not None and self._is_quick(kind, seconds) and self._longest_wait() >= LONG_WAIT_SECONDS:

@@ -2,7 +2,7 @@
 
 The flags that callers pass are here too, as `os` has those of open(2). Every function raises OSError with the name of
 the call. Source: unshare(2), setns(2), mount(2), open_tree(2), move_mount(2), mount_setattr(2), openat2(2),
-pivot_root(2), syncfs(2), prctl(2), capset(2), keyctl(2), inotify(7).
+pivot_root(2), syncfs(2), prctl(2), capset(2), keyctl(2), inotify(7), fork(2).
 """
 
 from __future__ import annotations
@@ -83,6 +83,7 @@ __all__ = [
     "attach_mount",
     "clone_mount",
     "drop_bounding_capabilities",
+    "fork_plainly",
     "join_session_keyring",
     "mount",
     "open_beneath",
@@ -109,6 +110,7 @@ _PROCESS_NAME_BYTES = 15  # TASK_COMM_LEN of linux/sched.h, without the NUL
 _ARG_START, _ARG_END = 45, 46  # indices in /proc/PID/stat after the name: fields 48 and 49 of proc_pid_stat(5)
 
 _libc = ctypes.CDLL(None, use_errno=True)
+_libc_with_interpreter = ctypes.PyDLL(None, use_errno=True)  # calls keep the interpreter's lock
 
 
 def _check(result: int, call: str) -> None:
@@ -123,6 +125,18 @@ def _number_here(numbers: Mapping[str, int], call: str) -> int:
     if number is None:
         raise OSError(errno.ENOSYS, f"{call}: unknown on {os.uname().machine}")
     return number
+
+
+def fork_plainly() -> int:
+    """Fork as `os.fork` does, but without the handlers that modules have registered (`os.register_at_fork`).
+
+    They make locks anew, of `threading` and `logging` for example, which nothing holds in a process with one thread,
+    and seed the shared generator of `random`. The caller must have one thread, and the child must not use that
+    generator.
+    """
+    pid = int(_libc_with_interpreter.fork())
+    _check(pid, "fork")
+    return pid
 
 
 def unshare(flags: int) -> None:

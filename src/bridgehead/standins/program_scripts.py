@@ -11,6 +11,7 @@ import os
 import socket
 import sys
 from collections.abc import Collection
+from functools import lru_cache
 from typing import Final, NoReturn
 
 import msgspec
@@ -39,7 +40,7 @@ def script(program: str, tag: str = "", setup: Setup = _NO_SETUP, moved: Collect
     """
 
     def locate(path: str) -> str:
-        path = os.path.realpath(path)
+        path = _real_path(path)
         is_moved = any(path == directory or path.startswith(f"{directory}/") for directory in moved)
         return OWN_FILES + path if is_moved else path
 
@@ -50,6 +51,11 @@ def script(program: str, tag: str = "", setup: Setup = _NO_SETUP, moved: Collect
         "from bridgehead.standins.program_scripts import main\n"
         f"main({program!r}, {tag!r}, {msgspec.json.encode(setup)!r})\n"
     )
+
+
+@lru_cache(maxsize=64)  # for the interpreter and its modules, in each container
+def _real_path(path: str) -> str:
+    return os.path.realpath(path)
 
 
 def main(program: str, tag: str, setup: bytes) -> NoReturn:

@@ -43,8 +43,9 @@ class Child:
         *,
         where: bytes,
         pid_namespace: int | None = None,
+        for_part: bool = False,
     ) -> None:
-        """`descriptors` are copied to the child and stay the caller's; `where` and `pid_namespace` as for
+        """`descriptors` are copied to the child and stay the caller's; `where`, `pid_namespace` and `for_part` as for
         `Zygote.fork`."""
         self._reactor = reactor
         self._zygote = zygote
@@ -56,7 +57,7 @@ class Child:
         self.pidfd = -1
         runtime_end, child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
-            self.pid = zygote.fork(child_end, where, pid_namespace)
+            self.pid = zygote.fork(child_end, where, pid_namespace, for_part=for_part)
         except BaseException:
             runtime_end.close()
             raise

@@ -58,6 +58,9 @@ class ContainerPlanner:
         self._files = files
         self._available_capabilities = available_capabilities
         self._has_cgroups = has_cgroups
+        # The ids of this process's user namespace, which do not change.
+        self._has_pod_ids = find_pod_id_ranges() > 0
+        self._users, self._groups = _read_id_map(_UID_MAP), _read_id_map(_GID_MAP)
 
     def plan(
         self, spec: ContainerSpec, sandbox: SandboxSpec, namespaces: Collection[str], image: ResolvedImage
@@ -80,8 +83,8 @@ class ContainerPlanner:
         ]
         if not image.part:  # a part has to be root of the node's network, whatever user its image names
             # A range of a pod with users of its own is not for others.
-            own = [range(POD_IDS)] if sandbox.id_base or find_pod_id_ranges() else None
-            check_ids(spec.security, own or _read_id_map(_UID_MAP), own or _read_id_map(_GID_MAP))
+            own = [range(POD_IDS)] if sandbox.id_base or self._has_pod_ids else None
+            check_ids(spec.security, own or self._users, own or self._groups)
         return RunContainer(
             spec=msgspec.structs.replace(spec, mounts=tuple(mounts)),
             program=Program(

@@ -16,7 +16,7 @@ from typing import Final
 from bridgehead.kubelet.runtimes.isolation.container_cgroups import ContainerCgroup, PodCgroup
 from bridgehead.kubelet.runtimes.runtime import ContainerInfo, ContainerSpec, Image, Limits, RuntimeFailure
 from bridgehead.kubelet.runtimes.spawn import program_start
-from bridgehead.kubelet.runtimes.spawn.jobs import RunContainer, StandInProgram
+from bridgehead.kubelet.runtimes.spawn.jobs import Part, RunContainer, StandInProgram
 from bridgehead.kubelet.runtimes.spawn.zygote import FORK_IN_GIVEN, FORK_IN_NEW, FORK_IN_NODE, Zygote
 
 from . import coroutines, log_writer, process_ledger
@@ -107,6 +107,7 @@ class Task:
                 [*(self.sandbox.descriptors[kind] for kind in self.job.namespaces), *child_ends],
                 where=where,
                 pid_namespace=pid_namespace,
+                for_part=isinstance(self.job.program.built_in, Part),
             )
         except OSError as error:
             self._close_streams()

@@ -40,6 +40,8 @@ from .program_start import close_other_descriptors
 FORK_IN_NEW: Final = b"N"
 FORK_IN_GIVEN: Final = b"G"
 FORK_IN_NODE: Final = b"H"
+# After one of the three: the process will run one of Bridgehead's parts.
+_FOR_PART: Final = b"P"
 _REAP: Final = b"R"
 _NAMESPACES: Final = b"U"
 _LOAD: Final = b"L"
@@ -85,13 +87,16 @@ class Zygote:
         with contextlib.suppress(ChildProcessError):
             os.wait()
 
-    def fork(self, status: socket.socket, where: bytes, pid_namespace: int | None = None) -> int:
+    def fork(
+        self, status: socket.socket, where: bytes, pid_namespace: int | None = None, *, for_part: bool = False
+    ) -> int:
         """Fork a process that waits on the socket `status` for its job (see `send_job`); returns its PID.
 
-        `where` is FORK_IN_NEW, FORK_IN_NODE, or FORK_IN_GIVEN with the descriptor of a PID namespace. Raises OSError.
+        `where` is FORK_IN_NEW, FORK_IN_NODE, or FORK_IN_GIVEN with the descriptor of a PID namespace. `for_part`: its
+        program will be one of Bridgehead's parts. Raises OSError.
         """
         descriptors = [status.fileno()] if pid_namespace is None else [status.fileno(), pid_namespace]
-        socket.send_fds(self._socket, [where], descriptors)
+        socket.send_fds(self._socket, [where + _FOR_PART if for_part else where], descriptors)
         return self._receive_reply()[0]
 
     def load(self, program: str) -> None:
@@ -216,14 +221,18 @@ def _make_namespaces(request: bytes) -> list[int]:
     return user_namespaces.make(id_base, count, settings)
 
 
-def _fork(where: bytes, fds: list[int], own_pid_namespace: int, run_job: JobRunner) -> int:
+def _fork(request: bytes, fds: list[int], own_pid_namespace: int, run_job: JobRunner) -> int:
     """Fork with the children's PID namespace switched for this moment; a process's own cannot change."""
+    where = request[:1]
+    # Parts have threads and random numbers. Other programs are executed, or are stand-ins, which have neither: without
+    # the handlers of modules they copy a tenth less memory until they serve.
+    fork = os.fork if request[1:] == _FOR_PART else syscalls.fork_plainly
     if where == FORK_IN_NEW:
         syscalls.unshare(syscalls.CLONE_NEWPID)
     elif where == FORK_IN_GIVEN:
         syscalls.setns(fds[1], syscalls.CLONE_NEWPID)
     try:
-        pid = os.fork()
+        pid = fork()
         if pid == 0:
             _run_child(fds[0], run_job)
         return pid
