@@ -9,6 +9,7 @@ from __future__ import annotations
 import calendar
 import re
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import NamedTuple
 
 
@@ -38,6 +39,7 @@ _FRACTION, _SIX_DIGITS = re.compile("[.,][0-9]+"), re.compile("[.,][0-9]{6}")
 _OFFSET = re.compile("([+-])([0-9]{2}):([0-9]{2})")
 
 
+@lru_cache(maxsize=256)  # objects that are written together have the same times, and each write has them again
 def canonical_time(text: str, *, micro: bool = False) -> str:
     """Return a time as it is stored; `micro`: a MicroTime. Raises ValueError with Go's text.
 

@@ -83,8 +83,12 @@ def _conditions_patch(old: tuple[Condition, ...], new: tuple[Condition, ...]) ->
 
 def _without_nulls(value: object) -> object:
     """Drop nulls from a value that is replaced as a whole, where they have no meaning."""
+    return _drop_nulls(value) if b"null" in msgspec.json.encode(value) else value  # few have any
+
+
+def _drop_nulls(value: object) -> object:
     if isinstance(value, list | tuple):
-        return [_without_nulls(v) for v in value]
+        return [_drop_nulls(v) for v in value]
     if isinstance(value, dict):
-        return {k: _without_nulls(v) for k, v in value.items() if v is not None}
+        return {k: _drop_nulls(v) for k, v in value.items() if v is not None}
     return value
