@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import lru_cache
+from math import inf
 from pathlib import Path
 
 from bridgehead.backoff import delay_after
@@ -27,6 +28,7 @@ log = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.5
 SETTLE_SECONDS = 0.5  # after our own change: a check finds changes that coincided with it
+LONGEST_SETTLE_SECONDS = 2.0  # after the first of several own changes: a check lists all rules anew
 
 _EVENTS_FACTOR = 20  # times the safety period: all elements are compared that rarely if the kernel reports changes
 _PAUSE_FACTOR = 4  # times the duration of a check that found nothing: the pause after it
@@ -69,6 +71,8 @@ class RuleGuard:
         self._is_changed = False
         self._saw_others = False  # changes of other rules: these advance the ruleset's generation as well
         self._due = now() + SETTLE_SECONDS
+        # The check of own changes: when it is due, and when it is at the latest, if more of them follow.
+        self._settled: tuple[float, float] | None = None
         self._compared = now()
         self._not_before = 0.0  # the pause between repairs if another program fights us
         self._pause_until = 0.0  # the pause after a check that found nothing
@@ -101,11 +105,19 @@ class RuleGuard:
         finally:
             if self._events is not None:
                 self._events.resume()
-            self._due = min(self._due, self._now() + SETTLE_SECONDS)
+            self._let_settle()
+
+    def _let_settle(self) -> None:
+        """Check our own changes when no others follow, but not those whose check is due already."""
+        now = self._now()
+        settled, latest = (inf, now + LONGEST_SETTLE_SECONDS) if self._settled is None else self._settled
+        if settled > now:
+            self._settled = min(now + SETTLE_SECONDS, latest), latest
 
     def due_in(self) -> float:
         """Return the seconds until the next `check`."""
-        return max(max(self._due, self._not_before) - self._now(), 0.0)
+        due = self._due if self._settled is None else min(self._due, self._settled[0])
+        return max(max(due, self._not_before) - self._now(), 0.0)
 
     async def check(self, table: FrontendTable) -> None:
         """Check the rules if a check is due, and repair them. Raises TransactionFailed and OSError."""
@@ -117,6 +129,7 @@ class RuleGuard:
         is_changed, self._is_changed = self._is_changed, False
         saw_others, self._saw_others = self._saw_others, False
         self._due = begun + (POLL_SECONDS if self._events is None else self._safety_seconds)
+        self._settled = None
         self._during_check = []
         repair: Repair | None = None
         try:

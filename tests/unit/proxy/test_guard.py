@@ -11,7 +11,13 @@ import pytest
 
 from bridgehead.network.ruleset_events import Author, Commit, RulesetChange, TransactionEnd, parse_events
 from bridgehead.proxy.changes import Frontends, FrontendTable
-from bridgehead.proxy.guard import POLL_SECONDS, SETTLE_SECONDS, RepairRateLimiter, RuleGuard
+from bridgehead.proxy.guard import (
+    LONGEST_SETTLE_SECONDS,
+    POLL_SECONDS,
+    SETTLE_SECONDS,
+    RepairRateLimiter,
+    RuleGuard,
+)
 from bridgehead.proxy.mode import NO_REPAIR, ObservedCommits, Repair, Watched
 from bridgehead.proxy.operating.metrics import ProxyMetrics
 from tests.unit.proxy.agent_world import ScriptedMode
@@ -123,6 +129,28 @@ async def test_an_own_change_is_checked_at_once_and_thoroughly(world: World) -> 
     assert world.woken == 1
     assert await world.look() == [True]
     assert world.guard.due_in() == 30
+
+
+async def test_own_changes_that_follow_each_other_are_checked_together(world: World) -> None:
+    checks = []
+    for _ in range(11):
+        with world.guard.ours():
+            pass
+        world.time += 0.8 * SETTLE_SECONDS
+        checks += await world.look()
+    assert len(checks) == 11 * 0.8 * SETTLE_SECONDS // LONGEST_SETTLE_SECONDS
+    world.time += SETTLE_SECONDS
+    assert await world.look() == [True]
+    assert world.guard.due_in() > SETTLE_SECONDS
+
+
+async def test_a_check_that_is_due_is_not_postponed(world: World) -> None:
+    with world.guard.ours():
+        pass
+    world.time += SETTLE_SECONDS
+    with world.guard.ours():
+        pass
+    assert await world.look() == [True]
 
 
 async def test_foreign_tables_are_ignored(world: World) -> None:
