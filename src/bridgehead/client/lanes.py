@@ -37,7 +37,7 @@ class Lanes:
 
     @property
     def lanes(self) -> int:
-        """How many requests may be under way now."""
+        """The number of requests that may be under way now."""
         return self._lanes
 
     async def enter(self) -> None:

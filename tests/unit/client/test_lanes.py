@@ -22,7 +22,7 @@ class Requests:
 
     def __init__(self, lanes: Lanes) -> None:
         self.lanes = lanes
-        self.under_way = 0
+        self.running = 0
         self.tasks: list[asyncio.Task[None]] = []
 
     async def begin(self, number: int) -> None:
@@ -31,10 +31,10 @@ class Requests:
 
     async def _enter(self) -> None:
         await self.lanes.enter()
-        self.under_way += 1
+        self.running += 1
 
     async def end(self, seconds: float | None, kind: str = "POST") -> None:
-        self.under_way -= 1
+        self.running -= 1
         self.lanes.leave(kind, seconds)
         await settle()
 
@@ -60,9 +60,9 @@ async def requests(clock):
 
 async def test_requests_share_a_few_lanes(requests):
     await requests.begin(100)
-    assert requests.under_way == FIRST_LANES
+    assert requests.running == FIRST_LANES
     await requests.end(0.01)
-    assert requests.under_way == FIRST_LANES
+    assert requests.running == FIRST_LANES
 
 
 async def test_a_short_wait_opens_no_lane(clock, requests):
@@ -88,7 +88,7 @@ async def test_slow_answers_open_no_lane(clock, requests):
         clock.seconds += 2 * LONG_WAIT_SECONDS
         await requests.end(0.03)
     assert requests.lanes.lanes == FIRST_LANES
-    assert requests.under_way == FIRST_LANES
+    assert requests.running == FIRST_LANES
 
 
 async def test_answers_are_compared_with_those_to_the_same_kind_of_request(clock, requests):
@@ -115,14 +115,14 @@ async def test_requests_do_not_wait_for_those_that_hang(monkeypatch, requests):
     await requests.begin(FIRST_LANES + 3)
     async with asyncio.timeout(10):
         await asyncio.wait(requests.tasks)
-    assert requests.under_way == FIRST_LANES + 3
+    assert requests.running == FIRST_LANES + 3
 
 
 async def test_failed_requests_leave_their_lanes(clock, requests):
     await requests.begin(FIRST_LANES + 1)
     clock.seconds += 2 * LONG_WAIT_SECONDS
     await requests.end(None)
-    assert requests.under_way == FIRST_LANES
+    assert requests.running == FIRST_LANES
     assert requests.lanes.lanes == FIRST_LANES
 
 
@@ -150,4 +150,4 @@ async def test_lanes_are_few_again_after_an_idle_time(clock, requests):
         await requests.end(0.05)
     clock.seconds += 100
     await requests.begin(100)
-    assert requests.under_way == FIRST_LANES
+    assert requests.running == FIRST_LANES

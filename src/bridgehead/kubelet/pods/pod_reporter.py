@@ -38,7 +38,7 @@ class PodReporter:
         self._resize = resize
         self._failure: tuple[str, str] | None = None
         self._manager = manager
-        # What the status that was submitted last was computed from.
+        # The inputs of the status that was computed last.
         self._published: tuple[Pod, PodStatus, PodView, bool] | None = None
 
     @property
