@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import pytest
@@ -68,9 +69,10 @@ def world():
     """A reporter, what it reads, and the manager that it writes to."""
     pod = Pod(spec=PodSpec(containers=(Container(name="c"),)))
     node = SimpleNamespace(settings=SimpleNamespace(ips=("10.0.0.201",)), metrics=KubeletMetrics())
-    context = SimpleNamespace(pod=pod, node=node, pod_ips=(), sandbox=None)
-    resize = SimpleNamespace(actual={}, allocated={}, conditions=lambda: ())
-    containers, manager = Containers(), Manager()
+    context: Any = SimpleNamespace(pod=pod, node=node, pod_ips=(), sandbox=None)
+    resize: Any = SimpleNamespace(actual={}, allocated={}, conditions=lambda: ())
+    containers: Any = Containers()
+    manager: Any = Manager()
     reporter = PodReporter(context, containers, resize, manager)
     return SimpleNamespace(reporter=reporter, context=context, containers=containers, manager=manager)
 
