@@ -79,7 +79,7 @@ def _ask(sock: socket.socket, name: str, questions: Questions) -> DnsAnswer:
             asked = pending.get(data[:2])
             if asked is None:
                 continue
-            parsed.append(_parse(name, data, asked, questions.server))
+            parsed.append(parse_answer(name, data, asked, questions.server))
             del pending[data[:2]]
     except (OSError, BadPacket) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
@@ -95,7 +95,7 @@ def _ask(sock: socket.socket, name: str, questions: Questions) -> DnsAnswer:
     )
 
 
-def _parse(name: str, data: bytes, question: bytes, server: str) -> DnsAnswer:
+def parse_answer(name: str, data: bytes, question: bytes, server: str) -> DnsAnswer:
     records = parse_reply_untrusted(data, question)
     addresses, aliases = [], []
     for record in records[:_MOST_RECORDS]:

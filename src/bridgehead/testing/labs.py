@@ -1,0 +1,187 @@
+"""Labs of test sessions: their start, their end, and what tests do with them."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Final
+
+from bridgehead.lab import state_directories
+from bridgehead.lab.errors import LabError
+from bridgehead.lab.plan import LabFiles, plan_nodes
+from bridgehead.suggestions import did_you_mean
+
+from . import proxy_modes
+from .inside import ChangeRules, Connect, Kill
+from .inside_client import Inside, LabNetworkError
+from .programs import command_line
+
+_RESTART_SECONDS: Final = 60.0
+_POLL_SECONDS: Final = 0.01
+
+
+class StartFailed(Exception):
+    """The lab does not start. The text has the reason and its log."""
+
+
+class CommandFailed(AssertionError):
+    """A command of Bridgehead failed. The text has its arguments and its errors."""
+
+
+@dataclass
+class Lab:
+    """A running lab. `name` is for `bridgehead --name`; `files` are below its state directory."""
+
+    name: str
+    files: LabFiles
+    nodes: tuple[str, ...] = ()
+    context: str | None = None  # of its kubeconfig
+    _inside: dict[str | None, Inside] = field(default_factory=dict, repr=False)
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.files.kubeconfig
+
+    @property
+    def state_directory(self) -> Path:
+        return self.files.root
+
+    def bridgehead(self, command: str, *arguments: object, stdin: str = "") -> str:
+        """Run a command of Bridgehead for this lab and return its output; for example `image`, `exec`, `doctor`.
+
+        Raises `CommandFailed`.
+        """
+        options = ("--name", self.name)
+        words = tuple(map(str, arguments))
+        # `image` has subcommands, which take the options.
+        words = (*words[:1], *options, *words[1:]) if command == "image" else (*options, *words)
+        argv = [sys.executable, "-P", "-c", "from bridgehead.cli import main; main()", command, *words]
+        done = subprocess.run(argv, input=stdin, capture_output=True, text=True)
+        if done.returncode:
+            raise CommandFailed(f"bridgehead {command} {' '.join(words)}: exit code {done.returncode}\n{done.stderr}")
+        return done.stdout
+
+    def inside(self, node: str | None = None) -> Inside:
+        """Return the program on a node, or beside the nodes, which runs as long as the lab is used."""
+        if node is not None:
+            self.check_node(node)
+        if node not in self._inside:
+            self._inside[node] = Inside(self.files.root, node)
+        return self._inside[node]
+
+    def connect(self, address: str, port: int, seconds: float, node: str | None = None) -> socket.socket:
+        """Return a connected socket. Raises OSError."""
+        opened = self.inside(node).connect(Connect(address, port, seconds))
+        opened.settimeout(seconds)
+        return opened
+
+    @contextlib.contextmanager
+    def partition(self, node: str) -> Iterator[None]:
+        """Drop all packets between a node and the others inside the block."""
+        self.check_node(node)
+        table = f"bridgehead-testing-{secrets.token_hex(4)}"
+        chains = "".join(
+            f'chain {hook} {{ type filter hook {hook} device "{node}" priority 0; drop; }}\n'
+            for hook in ("ingress", "egress")
+        )
+        inside = self.inside()
+        inside.ask(ChangeRules(f"table netdev {table} {{\n{chains}}}\n"))
+        try:
+            yield
+        finally:
+            inside.ask(ChangeRules(f"delete table netdev {table}\n"))
+
+    def kill(self, part: str) -> None:
+        """Kill a part of the lab, and wait until the lab has started it again. Raises `LabNetworkError`."""
+        killed = self._running_part(part)
+        self.inside().ask(Kill(killed))
+        deadline = time.monotonic() + _RESTART_SECONDS
+        while self._part(part) in (0, killed):
+            if time.monotonic() > deadline:
+                raise LabNetworkError(f"{part} has not started again within {_RESTART_SECONDS:g} s")
+            time.sleep(_POLL_SECONDS)
+
+    def _running_part(self, part: str) -> int:
+        deadline = time.monotonic() + _RESTART_SECONDS
+        while (pid := self._part(part)) == 0:  # it waits for its start
+            if time.monotonic() > deadline:
+                raise LabNetworkError(f"{part} does not run")
+            time.sleep(_POLL_SECONDS)
+        return pid
+
+    def _part(self, name: str) -> int:
+        """Return the PID of a part in the lab's PID namespace, 0 while it does not run."""
+        parts = {part.name: part.pid for part in state_directories.read_parts(self.files)}
+        if parts and name not in parts:
+            advice = did_you_mean(name, parts) or f"; the parts are {', '.join(parts)}"
+            raise LabNetworkError(f"the lab has no part {name!r}{advice}")
+        return parts.get(name, 0)
+
+    def check_node(self, node: str) -> None:
+        """Raise `LabNetworkError` if there is no such node."""
+        if node not in self.nodes:
+            raise LabNetworkError(f"the lab has no node {node!r}; it has {', '.join(self.nodes)}")
+
+    def close(self) -> None:
+        """End the programs inside the lab."""
+        while self._inside:
+            self._inside.popitem()[1].close()
+
+
+def open_lab(name: str, options: Sequence[str], tests: int, lock: Path, proxy_mode: str | None = None) -> Lab:
+    """Return the lab of this name, which the first process of the tests that asks for it starts.
+
+    `options` are of `bridgehead up`; `tests` is the PID of the process with which the lab ends; `lock` is a file that
+    the processes of the tests share; `proxy_mode` is that of the lab's proxies, None for theirs. Raises `StartFailed`.
+    """
+    try:
+        files = state_directories.find_files(name, None)
+        with lock.open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if not state_directories.is_running(files):
+                _start(name, options, tests)
+                if proxy_mode:
+                    proxy_modes.configure(files, proxy_mode)
+        config = state_directories.read_running(files).config
+    except (LabError, proxy_modes.ModeNotUsed) as error:
+        raise StartFailed(str(error)) from None
+    return Lab(name, files, tuple(node.name for node in plan_nodes(config)), config.context)
+
+
+def _start(name: str, options: Sequence[str], tests: int) -> None:
+    """Start a lab by a process that stays, and stops it when the process `tests` ends."""
+    ready, writer = os.pipe()
+    watched = os.pidfd_open(tests)
+    argv = command_line("bridgehead.testing.starter", watched, writer, name, *options)
+    with open(ready, "rb", buffering=0) as pipe, tempfile.TemporaryFile() as output:
+        try:
+            process = subprocess.Popen(
+                argv,
+                pass_fds=(watched, writer),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        finally:
+            os.close(writer)
+            os.close(watched)
+        if not pipe.read(1):
+            process.wait()
+            raise StartFailed(_read(output))
+        process.returncode = 0  # it outlives this process, and is not waited for
+
+
+def _read(output: IO[bytes]) -> str:
+    output.seek(0)
+    return output.read().decode(errors="replace").strip() or "the lab's starter ended without an error message"
