@@ -43,7 +43,10 @@ class Connect:
     resolve: Resolve
 
     def __call__(self, target: str, *, node: str | None = None, seconds: float = _CONNECT_SECONDS) -> socket.socket:
-        """Return a connected socket for `HOST:PORT`. Raises OSError as connect(2) does, `Unresolved`, ValueError."""
+        """Return a connected socket for `HOST:PORT`; a host may be a node's name, too.
+
+        Raises OSError as connect(2) does, `Unresolved`, ValueError.
+        """
         host, port = targets.parse_address(target)
         return self._connect(host, port, node, seconds)
 
@@ -64,7 +67,7 @@ class Connect:
         return responses.request(connected, parsed, method, headers or {}, body, tls)
 
     def _connect(self, host: str, port: int, node: str | None, seconds: float) -> socket.socket:
-        *others, last = self.resolve(host, seconds)
+        *others, last = (self.lab.nodes[host],) if host in self.lab.nodes else self.resolve(host, seconds)
         for address in others:
             with contextlib.suppress(OSError):
                 return self.lab.connect(address, port, seconds, node)

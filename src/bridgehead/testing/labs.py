@@ -40,11 +40,11 @@ class CommandFailed(AssertionError):
 
 @dataclass
 class Lab:
-    """A running lab. `name` is for `bridgehead --name`; `files` are below its state directory."""
+    """A running lab. `name` is for `bridgehead --name`; `nodes` are the primary addresses of nodes by their names."""
 
     name: str
     files: LabFiles
-    nodes: tuple[str, ...] = ()
+    nodes: dict[str, str]
     context: str | None = None  # of its kubeconfig
     _inside: dict[str | None, Inside] = field(default_factory=dict, repr=False)
 
@@ -155,7 +155,7 @@ def open_lab(name: str, options: Sequence[str], tests: int, lock: Path, proxy_mo
         config = state_directories.read_running(files).config
     except (LabError, proxy_modes.ModeNotUsed) as error:
         raise StartFailed(str(error)) from None
-    return Lab(name, files, tuple(node.name for node in plan_nodes(config)), config.context)
+    return Lab(name, files, {node.name: node.addresses[0] for node in plan_nodes(config)}, config.context)
 
 
 def _start(name: str, options: Sequence[str], tests: int) -> None:
