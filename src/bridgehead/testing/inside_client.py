@@ -54,7 +54,8 @@ class Inside:
 
     def _ask(self, request: Request) -> tuple[Any, socket.socket | None]:
         with self._lock:
-            packet, descriptors = b"", []
+            packet = b""
+            descriptors: list[int] = []
             with contextlib.suppress(ConnectionError):  # the program has ended
                 self._socket.send(msgspec.json.encode(request))
                 packet, descriptors, *_ = socket.recv_fds(self._socket, LARGEST, 1)

@@ -34,6 +34,7 @@ class Kubectl:
 
     def __call__(self, *arguments: object, stdin: str = "", seconds: float = _SECONDS) -> str:
         """Return the standard output. Raises `KubectlFailed`, `NoKubectl`."""
+        __tracebackhide__ = True
         program = shutil.which("kubectl")
         if program is None:
             raise NoKubectl(

@@ -1,37 +1,27 @@
-"""Labs of test sessions: their start, their end, and what tests do with them."""
+"""A running lab, and what tests do with it."""
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
 import secrets
 import socket
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 from bridgehead.lab import state_directories
-from bridgehead.lab.errors import LabError
-from bridgehead.lab.plan import LabFiles, plan_nodes
+from bridgehead.lab.plan import LabFiles
 from bridgehead.suggestions import did_you_mean
 
-from . import proxy_modes
 from .inside import ChangeRules, Connect, Kill
 from .inside_client import Inside, LabNetworkError
-from .programs import command_line
 
 _RESTART_SECONDS: Final = 60.0
 _POLL_SECONDS: Final = 0.01
-
-
-class StartFailed(Exception):
-    """The lab does not start. The text has the reason and its log."""
 
 
 class CommandFailed(AssertionError):
@@ -136,52 +126,3 @@ class Lab:
         """End the programs inside the lab."""
         while self._inside:
             self._inside.popitem()[1].close()
-
-
-def open_lab(name: str, options: Sequence[str], tests: int, lock: Path, proxy_mode: str | None = None) -> Lab:
-    """Return the lab of this name, which the first process of the tests that asks for it starts.
-
-    `options` are of `bridgehead up`; `tests` is the PID of the process with which the lab ends; `lock` is a file that
-    the processes of the tests share; `proxy_mode` is that of the lab's proxies, None for theirs. Raises `StartFailed`.
-    """
-    try:
-        files = state_directories.find_files(name, None)
-        with lock.open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            if not state_directories.is_running(files):
-                _start(name, options, tests)
-                if proxy_mode:
-                    proxy_modes.configure(files, proxy_mode)
-        config = state_directories.read_running(files).config
-    except (LabError, proxy_modes.ModeNotUsed) as error:
-        raise StartFailed(str(error)) from None
-    return Lab(name, files, {node.name: node.addresses[0] for node in plan_nodes(config)}, config.context)
-
-
-def _start(name: str, options: Sequence[str], tests: int) -> None:
-    """Start a lab by a process that stays, and stops it when the process `tests` ends."""
-    ready, writer = os.pipe()
-    watched = os.pidfd_open(tests)
-    argv = command_line("bridgehead.testing.starter", watched, writer, name, *options)
-    with open(ready, "rb", buffering=0) as pipe, tempfile.TemporaryFile() as output:
-        try:
-            process = subprocess.Popen(
-                argv,
-                pass_fds=(watched, writer),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-            )
-        finally:
-            os.close(writer)
-            os.close(watched)
-        if not pipe.read(1):
-            process.wait()
-            raise StartFailed(_read(output))
-        process.returncode = 0  # it outlives this process, and is not waited for
-
-
-def _read(output: IO[bytes]) -> str:
-    output.seek(0)
-    return output.read().decode(errors="replace").strip() or "the lab's starter ended without an error message"

@@ -122,7 +122,7 @@ def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     config = request.config
     if (kubeconfig := _kubeconfig_of_user(config)) is not None:
         pytest.skip(_NEEDS_LAB.format(kubeconfig))
-    from . import labs
+    from . import sessions
 
     name, tests, directory = _lab_name(config), os.getpid(), tmp_path_factory.getbasetemp()
     shared = None if _setting(config, "lab-per-worker") else getattr(config, "workerinput", {}).get(_WORKER_KEY)
@@ -131,10 +131,10 @@ def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
         # A worker on another machine has another parent, and its own lab.
         tests = shared["controller"] if os.getppid() == shared["controller"] else tests
     try:
-        found = labs.open_lab(
+        found = sessions.open_lab(
             name, _up_options(config), tests, directory / "bridgehead.lock", _setting(config, "proxy-mode")
         )
-    except labs.StartFailed as error:
+    except sessions.StartFailed as error:
         pytest.fail(f"the lab does not start: {error}", pytrace=False)
     config.stash[_has_lab_key] = shared is not None
     try:
