@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _WORKER_KEY = "bridgehead"  # of what a controller of pytest-xdist and its workers pass to each other
 _NEEDS_LAB = "needs a lab of Bridgehead; this run uses the cluster of {}"
 _RESOLVE_SECONDS = 10.0
+_DELETE_SECONDS = 10.0
 
 _name_key = pytest.StashKey[str]()
 _has_lab_key = pytest.StashKey[bool]()
@@ -189,7 +190,8 @@ def namespace(request: pytest.FixtureRequest, _bridgehead_cluster: Cluster) -> I
         yield name
     finally:
         del request.node.stash[_test_key]
-        cluster.call(lambda client: namespaces.delete(client, name))
+        with contextlib.suppress(TimeoutError):
+            cluster.call(lambda client: namespaces.delete(client, name), _DELETE_SECONDS)
 
 
 @pytest.fixture
