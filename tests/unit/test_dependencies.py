@@ -89,7 +89,7 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 PROJECT, BUILD = PYPROJECT["project"], PYPROJECT["build-system"]["requires"]
 EXTRAS = PROJECT["optional-dependencies"]
 RUNNING = [*PROJECT["dependencies"], *EXTRAS["etcd"]]  # what scripts/prepare-venv installs
-REQUIREMENTS = [*RUNNING, *EXTRAS["dev"], *BUILD]
+REQUIREMENTS = [*RUNNING, *EXTRAS["test"], *EXTRAS["dev"], *BUILD]
 LOCKED = {
     canonicalize_name(name): version
     for name, _, version in (
@@ -138,14 +138,26 @@ def needed_with(name: str, known: set[str]) -> set[str]:
 
 def test_the_program_imports_only_what_running_installs():
     """`make up` installs no tools of tests."""
+    plugin = ROOT / "src" / "bridgehead" / "testing"
+    paths = [path for path in (ROOT / "src").rglob("*.py") if not path.is_relative_to(plugin)]
+    assert imports_beside(paths, RUNNING) == set()
+
+
+def test_the_plugin_for_pytest_imports_what_its_extra_installs():
+    paths = list((ROOT / "src" / "bridgehead" / "testing").rglob("*.py"))
+    assert imports_beside(paths, [*RUNNING, *EXTRAS["test"]]) == set()
+    assert imports_beside(paths, RUNNING) == {"pytest"}
+
+
+def imports_beside(paths: list[Path], requirements: list[str]) -> set[str]:
+    """Return the modules that files import although these requirements do not install them."""
     installed: set[str] = set()
-    for text in RUNNING:
+    for text in requirements:
         installed = needed_with(canonicalize_name(Requirement(text).name), installed)
-    sources = (path.read_text("utf-8") for path in (ROOT / "src").rglob("*.py"))
-    imported = {name for source in sources for name in IMPORT.findall(source)}
+    imported = {name for path in paths for name in IMPORT.findall(path.read_text("utf-8"))}
     distributions = metadata.packages_distributions()
     others = {name for name in imported if name in distributions and name != "bridgehead"}
-    assert {name for name in others if not {canonicalize_name(one) for one in distributions[name]} & installed} == set()
+    return {name for name in others if not {canonicalize_name(one) for one in distributions[name]} & installed}
 
 
 def test_the_definitions_are_of_the_served_version():

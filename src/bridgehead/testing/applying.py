@@ -22,7 +22,7 @@ Resources = dict[tuple[str, str], list[dict[str, Any]]]
 
 
 async def apply_all(client: ApiClient, objects: Iterable[Json], namespace: str, known: Resources) -> list[Json]:
-    """Apply objects and return them as the API server has them. Those without a namespace are applied in `namespace`.
+    """Apply objects and return them as the API server has them. `namespace` is for objects without one.
 
     `known` keeps the resources of groups and versions for later calls. Raises ClientError, `UnusableManifest`.
     """

@@ -1,4 +1,4 @@
-"""What a failing test's namespace shows: Events, pods and logs, as text of a bounded size."""
+"""Events, pods and logs of a failing test's namespace, as text of a bounded size."""
 
 from __future__ import annotations
 

