@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -113,7 +112,7 @@ def _stop_lab(name: str) -> None:
 
 def _lab_name(config: pytest.Config) -> str:
     if _name_key not in config.stash:
-        config.stash[_name_key] = f"pytest-{secrets.token_hex(4)}"
+        config.stash[_name_key] = f"pytest-{os.urandom(4).hex()}"
     return config.stash[_name_key]
 
 
