@@ -135,7 +135,7 @@ def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
             name, _up_options(config), tests, directory / "bridgehead.lock", _setting(config, "proxy-mode")
         )
     except sessions.StartFailed as error:
-        pytest.fail(f"the lab does not start: {error}", pytrace=False)
+        raise pytest.fail.Exception(f"the lab does not start: {error}", pytrace=False) from None
     config.stash[_has_lab_key] = shared is not None
     try:
         yield found
@@ -169,7 +169,7 @@ def _bridgehead_cluster(request: pytest.FixtureRequest, _bridgehead_lab: Lab | N
             assert kubeconfig is not None  # noqa: S101 - else there would be a lab
             found = Cluster(kubeconfig)
     except ClientError as error:
-        pytest.fail(str(error), pytrace=False)
+        raise pytest.fail.Exception(str(error), pytrace=False) from None
     with contextlib.closing(found):
         yield found
 
@@ -206,7 +206,7 @@ def kubeconfig(namespace: str, tmp_path: Path, _bridgehead_cluster: Cluster) -> 
     try:
         content = for_namespace(load(source.read_bytes()), source.parent, _bridgehead_cluster.context, namespace)
     except UnusableKubeconfig as error:
-        pytest.fail(f"{source}: {error}", pytrace=False)
+        raise pytest.fail.Exception(f"{source}: {error}", pytrace=False) from None
     path = tmp_path / "kubeconfig"
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
         json.dump(content, file)
