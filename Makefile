@@ -15,7 +15,7 @@ IMAGE_TEST := tests/e2e/test_image_of_parts.py
 # Options of pytest-xdist. Files go to two workers more than there are cores, because tests of labs mostly wait.
 BY_FILE := --numprocesses $(shell expr $$(nproc) + 2) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 # Unit tests are collected once; two processes more than cores run them.
-FORKED := -p no:xdist -p tests.forking --capture sys
+FORKED := -p no:xdist.plugin -p tests.forking --capture sys
 SLOWEST := --durations 30 --durations-min 1
 
 # Without compiled files, each of the many programs that the tests start compiles all that it imports.

@@ -11,6 +11,7 @@ from bridgehead.balancer.configuration_watch import ConfigurationWatch
 from bridgehead.balancer.kinds_in_use import NOT_READ, KindsInUse, format_kinds, kind_name
 from bridgehead.client import Informer, running
 from bridgehead.client.codec import ListResult, WatchEvent
+from bridgehead.client.errors import Invalid
 from bridgehead.objects import metallb, openelb
 from bridgehead.objects.core import Node
 from bridgehead.objects.endpoint_slices import EndpointSlice, index_by_service
@@ -72,7 +73,11 @@ class Server:
         self.changed.set()
         return ListResult(items=[Node(metadata=ObjectMeta(name="node1"))] if kind is NODES else [])
 
-    async def watch(self, *selection: Any, **options: Any) -> AsyncGenerator[WatchEvent[Any], None]:
+    async def watch(
+        self, *selection: Any, initial: bool = False, **options: Any
+    ) -> AsyncGenerator[WatchEvent[Any], None]:
+        if initial:
+            raise Invalid(422, "Invalid", "sendInitialEvents is forbidden")
         await asyncio.Event().wait()
         yield
 
