@@ -85,8 +85,13 @@ class ConfigurationWatch:
             client, CONFIG_MAPS, namespace, field_selector=f"metadata.name={CONFIG_MAP_NAME}", few=True
         )
         self._all_slices = slices
-        self._api_endpoints = slices or Informer(
-            client, ENDPOINT_SLICES, "default", label_selector=f"{SERVICE_NAME_LABEL}={_API_SERVICE.name}"
+        # An informer without objects is false.
+        self._api_endpoints: Informer[EndpointSlice] = (
+            slices
+            if slices is not None
+            else Informer(
+                client, ENDPOINT_SLICES, "default", label_selector=f"{SERVICE_NAME_LABEL}={_API_SERVICE.name}"
+            )
         )
         self._service_ranges = Informer(client, SERVICE_CIDRS, few=True)
         self._has_service_ranges = False  # Kubernetes before 1.33 does not serve them

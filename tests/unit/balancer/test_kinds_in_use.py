@@ -6,6 +6,9 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
+import pytest
+
+from bridgehead.balancer import configuration_watch
 from bridgehead.balancer.configuration import Compiled
 from bridgehead.balancer.configuration_watch import ConfigurationWatch
 from bridgehead.balancer.kinds_in_use import NOT_READ, KindsInUse, format_kinds, kind_name
@@ -103,6 +106,20 @@ async def follow(kinds: KindsInUse, work: Callable[[Server, ConfigurationWatch],
     async with running(nodes, slices, watch):
         await server.until(lambda: {"nodes", "endpointslices.discovery.k8s.io"} <= set(server.listed))
         await work(server, watch)
+
+
+async def test_the_first_configuration_waits_for_no_kind_that_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(configuration_watch, "_FIRST_SECONDS", 1000)
+    kinds = KindsInUse()
+    kinds.set_annotation("")
+
+    async def work(server: Server, watch: ConfigurationWatch) -> None:
+        compiled = asyncio.Event()
+        watch.on_compiled = compiled.set
+        async with asyncio.timeout(40):
+            await compiled.wait()
+
+    await follow(kinds, work)
 
 
 async def test_a_speaker_lists_the_kinds_in_use_when_they_come_into_use() -> None:
