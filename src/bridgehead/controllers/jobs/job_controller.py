@@ -189,9 +189,10 @@ class JobController:
             pod = await self._control.create(job, *pod_template(job, index, failures))
             progress.active.append(pod)
 
+        began = self._clock()
         successes, failure = await slow_start(len(indexes), create)
         self._expectations.created(job.key, len(indexes) - successes)
-        self._bursts.record(job.key, successes)
+        self._bursts.record(job.key, successes, began)
         return None if failure is not None and is_namespace_terminating(failure) else failure
 
     async def _delete(self, job: Job, pods: Iterable[Pod], *, are_failures: bool = False) -> ClientError | None:

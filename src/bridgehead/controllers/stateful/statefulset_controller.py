@@ -156,11 +156,12 @@ class StatefulSetController:
         if failure is None:
             # A pod goes only after its claims have their owners.
             failure = await all_of([partial(control.delete, stateful_set, pod) for pod in plan.delete[:BURST]])
+        began = self._clock()
         try:
             created, not_created = await slow_start(len(plan.create), create)
         except ClaimBeingDeleted as error:
             return failure or error
-        self._bursts.record(stateful_set.key, created)
+        self._bursts.record(stateful_set.key, created, began)
         if not_created is not None and is_namespace_terminating(not_created):
             not_created = None
         return failure or not_created

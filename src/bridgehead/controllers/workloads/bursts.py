@@ -46,10 +46,10 @@ class Bursts:
             return None
         return burst.since + BURST_SECONDS - self._clock()
 
-    def record(self, owner: ObjectKey, created: int) -> None:
-        """Record created pods. Rejected ones do not count: their owner is retried with back-off."""
+    def record(self, owner: ObjectKey, created: int, since: float) -> None:
+        """Record pods that were created since then. Rejected ones do not count: their owner is retried with back-off."""
         if created:
-            burst = self._current(owner) or self._bursts.setdefault(owner, _Burst(self._clock()))
+            burst = self._current(owner) or self._bursts.setdefault(owner, _Burst(since))
             burst.created += created
 
     def forget(self, owner: ObjectKey) -> None:

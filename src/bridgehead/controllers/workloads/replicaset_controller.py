@@ -156,9 +156,10 @@ class ReplicaSetController:
         async def create(_index: int) -> None:
             await self._control.create(replica_set, replica_set.spec.template)
 
+        began = self._clock()
         successes, failure = await slow_start(count, create)
         self._expectations.created(replica_set.key, count - successes)
-        self._bursts.record(replica_set.key, successes)
+        self._bursts.record(replica_set.key, successes, began)
         return None if failure is not None and is_namespace_terminating(failure) else failure
 
     async def _shrink(self, replica_set: ReplicaSet, pods: Sequence[Pod], surplus: int) -> ClientError | None:
