@@ -47,7 +47,7 @@ class Bursts:
         return burst.since + BURST_SECONDS - self._clock()
 
     def record(self, owner: ObjectKey, created: int, since: float) -> None:
-        """Record pods that were created since then. Rejected ones do not count: their owner is retried with back-off."""
+        """Record pods that were created since then. Rejected ones do not count: their owner is retried later."""
         if created:
             burst = self._current(owner) or self._bursts.setdefault(owner, _Burst(since))
             burst.created += created
