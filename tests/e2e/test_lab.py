@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -246,8 +247,11 @@ def test_an_interrupted_up_leaves_no_lab(other: Lab) -> None:
         assert up.wait(PATIENCE) == 130
     assert not state_directories.is_running(files)
     state_directories.remove(files)
-    with running(*argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as up:
-        eventually(lambda: state_directories.read_parts(files))
+    # Three nodes take longer to become ready than a look takes.
+    with running(*argv, "--nodes=3", stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as up:
+        while not state_directories.read_parts(files):
+            assert up.poll() is None
+            time.sleep(0.01)
         other.stop()
         assert up.wait(PATIENCE) == 1
         assert up.stderr is not None

@@ -216,7 +216,8 @@ async def test_keys_go_with_their_lease(client, prefix):
 
 async def test_status_and_alarms(etcd, client):
     status = await client.status()
-    assert status == await client.status(etcd.client_urls[0])
+    again = await client.status(etcd.client_urls[0])
+    assert status == again._replace(db_size=status.db_size, db_size_in_use=status.db_size_in_use)  # it frees pages
     assert status.version.startswith("3.")
     assert status.leader == status.member_id != 0
     assert (status.is_learner, status.errors, await client.alarms()) == (False, (), [])

@@ -148,7 +148,8 @@ def test_late_answers_hold_no_other_connection_and_are_logged_once():
             os.close(input_writer)
             server.send_signal(15)
             assert server.wait(PATIENCE_SECONDS) == 0
-        assert log.read() == "q\nlate\nf\nq\n"
+        *first_two, third, fourth = log.read().split()
+        assert (sorted(first_two), third, fourth) == (["late", "q"], "f", "q")  # the late answer has its own process
 
 
 @contextlib.contextmanager
