@@ -54,7 +54,8 @@ _CERTIFICATES = "etc/ssl/certs/ca-certificates.crt"
 
 # Parts of a lab and its terminal, and the packages that only these import.
 LEFT_OUT_PARTS = (
-    "apiserver", "controllers", "insight/dashboard", "insight/terminal", "insight/tour", "standins", "storage",
+    "apiserver", "controllers", "forwarding", "insight/dashboard", "insight/terminal", "insight/tour", "standins",
+    "storage", "testing",
 )  # fmt: skip
 LEFT_OUT_PACKAGES = (
     "backports-zstd", "google-re2", "httptools", "pyjwt", "pynacl", "rich", "textual", "uvicorn", "websockets",
