@@ -16,7 +16,8 @@ from bridgehead.balancer.configuration_state import COMPONENT_LABEL, CONTROLLER_
 from bridgehead.balancer.configuration_watch import ConfigurationWatch
 from bridgehead.balancer.definitions.install import install, watch_deletions
 from bridgehead.balancer.errors import ConfigurationInvalid
-from bridgehead.balancer.heartbeat_key import OWN_NAMESPACE, SECRET_NAME
+from bridgehead.balancer.heartbeat_key import KINDS_ANNOTATION, OWN_NAMESPACE, SECRET_NAME
+from bridgehead.balancer.kinds_in_use import format_kinds
 from bridgehead.balancer.page_access import PageAccess
 from bridgehead.client import ApiClient, EventRecorder, Informer
 from bridgehead.client.access_reviews import AccessReviews
@@ -27,10 +28,10 @@ from bridgehead.objects.meta import ObjectKey
 from bridgehead.pages import Page, Routes, metrics_page
 
 from .fallback_pools import FallbackPools
-from .kinds_publisher import KindsPublisher
 from .metrics import ControllerMetrics
 from .object_reports import Reporter
 from .other_balancer_watch import OtherBalancerWatch
+from .secret_annotation import SecretAnnotation
 from .service_reconciler import ServiceReconciler
 from .speaker_secret import ensure_secret
 from .unanswered_webhooks import UnansweredWatch
@@ -74,7 +75,14 @@ class BalancerController:
         self._secret: Informer[Secret] = Informer(
             client, SECRETS, settings.own_namespace, field_selector=f"metadata.name={SECRET_NAME}"
         )
-        self._publisher = KindsPublisher(client, settings.own_namespace, self._watch, self._secret)
+        self._kinds_in_use = SecretAnnotation(
+            client,
+            settings.own_namespace,
+            self._secret,
+            KINDS_ANNOTATION,
+            lambda: format_kinds(self._watch.names_in_use()),
+            "cannot publish the kinds of configuration objects",
+        )
         self.metrics = ControllerMetrics()
         allocator = Allocator()
         self._reporter = Reporter(client, settings.namespace, self._watch, allocator, self._recorder)
@@ -114,7 +122,7 @@ class BalancerController:
             tasks.create_task(self._state.run(), name="ConfigurationState")
             tasks.create_task(watch_deletions(self._client, self._definition_deleted), name="definitions")
             tasks.create_task(self._secret.run(), name="Secret")
-            tasks.create_task(self._publisher.run(), name="kinds in use")
+            tasks.create_task(self._publish_kinds(), name="kinds in use")
             tasks.create_task(self._prepare_again(), name="preparations")
             tasks.create_task(self._fallback_pools.run(), name="fallback pools")
             unanswered = UnansweredWatch(
@@ -149,6 +157,11 @@ class BalancerController:
         if self._reinstalling is not None:
             self._reinstalling.cancel()
         self._reinstalling = asyncio.get_running_loop().call_later(_REINSTALL_SECONDS, self._lost.set)
+
+    async def _publish_kinds(self) -> None:
+        await self._watch.wait_read()  # a kind that was not read would seem to have no objects
+        self._watch.on_compiled = self._kinds_in_use.check
+        await self._kinds_in_use.run()
 
     def _secret_changed(self, old: Secret | None, new: Secret | None) -> None:
         if new is None:

@@ -7,30 +7,25 @@ the speakers read anyway notifies them, so that they need not see any pod.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import logging
-from typing import Final
 
-from bridgehead.backoff import Backoff
 from bridgehead.balancer.admission.deregistration import give_back
 from bridgehead.balancer.heartbeat_key import SECRET_NAME, STEPPED_BACK_ANNOTATION
 from bridgehead.balancer.page_access import PageAccess
 from bridgehead.client import ApiClient, EventRecorder, Informer, reference_to
-from bridgehead.client.errors import ClientError, NotFound
-from bridgehead.objects.core import Pod, Secret
+from bridgehead.client.errors import ClientError
+from bridgehead.objects.core import Pod
 from bridgehead.objects.kinds import SECRETS
-from bridgehead.objects.meta import ObjectKey
 from bridgehead.pages import Negotiated, Page, Routes, route
 from bridgehead.racing import race
 
 from .cleanup import release_objects
 from .controller import COMPONENT, BalancerController, ControllerSettings
 from .other_balancer_watch import OtherBalancerWatch
+from .secret_annotation import SecretAnnotation
 
 log = logging.getLogger(__name__)
-
-_DELAYS: Final = (0.2, 5.0)  # seconds: first and longest between attempts to notify the speakers
 
 
 class SteppingController:
@@ -43,9 +38,16 @@ class SteppingController:
         self._recorder = EventRecorder(client, COMPONENT)
         self._controller = self._make()
         self._secret = Informer(client, SECRETS, settings.own_namespace, field_selector=f"metadata.name={SECRET_NAME}")
-        self._outdated = asyncio.Event()
+        self._stepped_back = SecretAnnotation(
+            client,
+            settings.own_namespace,
+            self._secret,
+            STEPPED_BACK_ANNOTATION,
+            self._pod_for_speakers,
+            "cannot notify the speakers whether to announce",
+        )
         self._is_back = False  # stepped back
-        self._has_started = False
+        self._started = asyncio.Event()  # it is known whether another balancer runs
 
     async def prepare(self) -> None:
         """Install what is missing."""
@@ -53,7 +55,6 @@ class SteppingController:
 
     async def run(self) -> None:
         """Give out addresses until cancelled, except while another balancer runs."""
-        self._secret.on_change(lambda _old, _new: self._outdated.set())
         async with asyncio.TaskGroup() as tasks:
             for name, work in (
                 ("presence", self._presence.run()),
@@ -85,8 +86,9 @@ class SteppingController:
         await self._presence.wait_synced()
         while True:
             other = self._presence.other
-            self._is_back, self._has_started = other is not None, True
-            self._outdated.set()
+            self._is_back = other is not None
+            self._started.set()
+            self._stepped_back.check()
             if other is None:
                 await race(self._controller.run(), self._presence.wait_other())
                 self._controller = self._make()
@@ -121,28 +123,10 @@ class SteppingController:
         self._recorder.record(reference_to(other), type="Warning", reason="BalancerSteppedBack", message=message)
 
     async def _notify_speakers(self) -> None:
-        """Keep the Secret's annotation as it has to be."""
-        backoff = Backoff(*_DELAYS)
-        while True:
-            await self._outdated.wait()
-            self._outdated.clear()
-            try:
-                await self._write_annotation()
-                backoff.reset()
-            except ClientError as error:
-                if backoff.failures == 0:
-                    log.warning("cannot notify the speakers whether to announce, trying again: %s", error)
-                await asyncio.sleep(backoff.next())
-                self._outdated.set()
+        await self._started.wait()
+        await self._stepped_back.run()
 
-    async def _write_annotation(self) -> None:
-        if not self._has_started:
-            return
-        found: Secret | None = self._secret.get(ObjectKey(self._settings.own_namespace, SECRET_NAME))
+    def _pod_for_speakers(self) -> str | None:
+        """Return the other balancer's pod if this one has stepped back for it."""
         other = self._presence.other
-        wanted = str(other.key) if self._is_back and other is not None else None
-        if found is None or found.metadata.annotations.get(STEPPED_BACK_ANNOTATION) == wanted:
-            return
-        patch = {"metadata": {"annotations": {STEPPED_BACK_ANNOTATION: wanted}}}
-        with contextlib.suppress(NotFound):
-            await self._client.patch(SECRETS, SECRET_NAME, self._settings.own_namespace, patch)
+        return str(other.key) if self._is_back and other is not None else None

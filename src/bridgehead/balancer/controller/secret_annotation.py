@@ -1,16 +1,15 @@
-"""Publishes the kinds of configuration objects of which there are any, in an annotation of the speakers' Secret."""
+"""One annotation of the Secret that all speakers read, kept as it has to be."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from bridgehead.backoff import Backoff
-from bridgehead.balancer.configuration_watch import ConfigurationWatch
-from bridgehead.balancer.heartbeat_key import KINDS_ANNOTATION, SECRET_NAME
-from bridgehead.balancer.kinds_in_use import format_kinds
+from bridgehead.balancer.heartbeat_key import SECRET_NAME
 from bridgehead.client import ApiClient, Informer
 from bridgehead.client.errors import ClientError, NotFound
 from bridgehead.objects.core import Secret
@@ -22,23 +21,35 @@ log = logging.getLogger(__name__)
 _DELAYS: Final = (0.2, 5.0)  # seconds: first and longest between attempts
 
 
-class KindsPublisher:
-    """Keeps the annotation of the Secret in `namespace` equal to the objects that `watch` has.
+class SecretAnnotation:
+    """Writes the annotation `name` of the Secret in `namespace` whenever it is not what `wanted` returns (None: none).
 
-    `secret` is an informer of the Secret, which the caller runs.
+    `secret` is an informer of the Secret, which the caller runs. `failure`: the warning when a write fails.
     """
 
-    def __init__(self, client: ApiClient, namespace: str, watch: ConfigurationWatch, secret: Informer[Secret]) -> None:
+    def __init__(
+        self,
+        client: ApiClient,
+        namespace: str,
+        secret: Informer[Secret],
+        name: str,
+        wanted: Callable[[], str | None],
+        failure: str,
+    ) -> None:
         self._client = client
         self._namespace = namespace
-        self._watch = watch
         self._secret = secret
+        self._name = name
+        self._wanted = wanted
+        self._failure = failure
         self._outdated = asyncio.Event()
 
+    def check(self) -> None:
+        """Compare the annotation again: another value may be wanted."""
+        self._outdated.set()
+
     async def run(self) -> None:
-        """Publish until cancelled."""
-        await self._watch.wait_read()  # a kind that was not read would seem to have no objects
-        self._watch.on_compiled = self._outdated.set
+        """Write until cancelled."""
         self._secret.on_change(lambda _old, _new: self._outdated.set())
         self._outdated.set()
         backoff = Backoff(*_DELAYS)
@@ -50,15 +61,15 @@ class KindsPublisher:
                 backoff.reset()
             except ClientError as error:
                 if backoff.failures == 0:
-                    log.warning("cannot publish the kinds of configuration objects, trying again: %s", error)
+                    log.warning("%s, trying again: %s", self._failure, error)
                 await asyncio.sleep(backoff.next())
                 self._outdated.set()
 
     async def _write(self) -> None:
         found = self._secret.get(ObjectKey(self._namespace, SECRET_NAME))
-        wanted = format_kinds(self._watch.names_in_use())
-        if found is None or found.metadata.annotations.get(KINDS_ANNOTATION) == wanted:
+        wanted = self._wanted()
+        if found is None or found.metadata.annotations.get(self._name) == wanted:
             return
-        patch = {"metadata": {"annotations": {KINDS_ANNOTATION: wanted}}}
+        patch = {"metadata": {"annotations": {self._name: wanted}}}
         with contextlib.suppress(NotFound):  # it is made anew, and the informer reports that
             await self._client.patch(SECRETS, SECRET_NAME, self._namespace, patch)
