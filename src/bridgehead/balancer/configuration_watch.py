@@ -19,7 +19,7 @@ from bridgehead.client import ApiClient, Informer
 from bridgehead.client.errors import ClientError
 from bridgehead.objects import metallb, openelb
 from bridgehead.objects.core import Node
-from bridgehead.objects.endpoint_slices import SERVICE_NAME_LABEL, EndpointSlice
+from bridgehead.objects.endpoint_slices import EndpointSlice, index_by_service, service_selector
 from bridgehead.objects.kinds import CONFIG_MAPS, ENDPOINT_SLICES, SERVICE_CIDRS, Kind
 from bridgehead.objects.meta import Object, ObjectKey, ObjectReference
 
@@ -84,13 +84,17 @@ class ConfigurationWatch:
         self._config_map = Informer(
             client, CONFIG_MAPS, namespace, field_selector=f"metadata.name={CONFIG_MAP_NAME}", few=True
         )
-        self._all_slices = slices
+        self._runs_slices = slices is None
         # An informer without objects is false.
-        self._api_endpoints: Informer[EndpointSlice] = (
+        self._slices: Informer[EndpointSlice] = (
             slices
             if slices is not None
             else Informer(
-                client, ENDPOINT_SLICES, "default", label_selector=f"{SERVICE_NAME_LABEL}={_API_SERVICE.name}"
+                client,
+                ENDPOINT_SLICES,
+                _API_SERVICE.namespace,
+                label_selector=service_selector(_API_SERVICE.name),
+                indexes={"service": index_by_service},
             )
         )
         self._service_ranges = Informer(client, SERVICE_CIDRS, few=True)
@@ -164,10 +168,9 @@ class ConfigurationWatch:
         """Follow the objects until cancelled."""
         self._nodes.on_change(self._node_changed)
         async with asyncio.TaskGroup() as tasks:
-            if self._all_slices is None:
-                self._start(self._api_endpoints, tasks)
-            else:
-                self._all_slices.on_change(self._slice_changed)
+            self._slices.on_change(self._slice_changed)
+            if self._runs_slices:
+                tasks.create_task(self._slices.run(), name="informer endpointslices")
             tasks.create_task(self._start_informers(tasks), name="kinds")
             await self._wait_synced()
             while True:
@@ -254,7 +257,7 @@ class ConfigurationWatch:
         kinds = self._kinds_in_use
         try:
             async with asyncio.timeout(_FIRST_SECONDS):
-                await self._api_endpoints.wait_synced()
+                await self._slices.wait_synced()
                 if kinds is not None:
                     await self._may_be_installed.wait()
                 if kinds is None or kinds.are_all:
@@ -298,9 +301,7 @@ class ConfigurationWatch:
 
     def _api_slices(self) -> Iterable[EndpointSlice]:
         """Return the EndpointSlices of the API servers' Service."""
-        if self._all_slices is not None:
-            return self._all_slices.by_index("service", str(_API_SERVICE))
-        return self._api_endpoints.items()
+        return self._slices.by_index("service", str(_API_SERVICE))
 
     def _slice_changed(self, old: EndpointSlice | None, new: EndpointSlice | None) -> None:
         either = new if new is not None else old
