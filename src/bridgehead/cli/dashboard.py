@@ -21,7 +21,7 @@ import typer
 
 from .cluster_access import Cluster, Kubeconfig, choose_cluster
 from .failures import reporting_failures
-from .foreground import has_desktop, until_end
+from .foreground import has_desktop, port_option, until_end
 from .lab_options import Name, StateDir
 
 if TYPE_CHECKING:
@@ -41,15 +41,7 @@ def _language(text: str) -> str:
 
 
 def command(
-    port: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=65535,
-            show_default=False,
-            help=f"Port on 127.0.0.1. Default: {_FIRST_PORT} if it is free, else any.",
-        ),
-    ] = None,
+    port: Annotated[int | None, port_option(_FIRST_PORT)] = None,
     lang: Annotated[
         str | None,
         typer.Option(parser=_language, show_default=False, help="Language: en or zh. Default: the browser's."),

@@ -1,4 +1,4 @@
-"""Shared by commands that run until Ctrl-C or the end of their lab, and that may open a page in a browser."""
+"""Shared by commands that serve a port until Ctrl-C or the end of their lab, and that may open a page in a browser."""
 
 from __future__ import annotations
 
@@ -6,9 +6,31 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
 
+import typer
+
+from bridgehead.lab import enter
 from bridgehead.lab.plan import RunningLab
+
+
+def port_option(first: int) -> Any:
+    """Return the option for a port of this machine's loopback, which is `first` by default."""
+    help_ = f"Port on 127.0.0.1. Default: {first} if it is free, else any."
+    return typer.Option(min=1, max=65535, show_default=False, help=help_)
+
+
+def run_in_lab(lab: RunningLab, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Enter the lab's network and run `work()`. Sockets that exist stay this machine's; new connections are in the lab.
+
+    The process must have one thread only, and is in the lab's network afterwards. Raises OSError.
+    """
+    import uvloop
+
+    enter.enter_network(lab, enter.network_path(lab, None))
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(work())
 
 
 @contextlib.contextmanager

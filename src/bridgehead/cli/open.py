@@ -17,19 +17,19 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from bridgehead.forwarding.targets import Route
-from bridgehead.lab import enter
 from bridgehead.lab.plan import LabFiles, RunningLab
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.racing import race
 
 from .cluster_access import Cluster, Kubeconfig, Namespace, choose_cluster
 from .failures import fail, reporting_failures
-from .foreground import has_desktop, until_end
+from .foreground import has_desktop, run_in_lab, until_end
 from .lab_options import Name, StateDir
 from .service_targets import check_scope, parse_service_port
 
@@ -91,8 +91,6 @@ def _open(
     through: Route | None,
     browser: bool,
 ) -> None:
-    import uvloop
-
     from bridgehead.client.errors import ClientError
     from bridgehead.forwarding.forwarder import Forward
     from bridgehead.forwarding.local_ports import PortUnusable, open_port, show_address
@@ -111,10 +109,7 @@ def _open(
         sys.stdout.flush()
         if browser and has_desktop():
             _show(addresses)
-        # The sockets stay on this machine, and what the process connects to from now on is in the lab.
-        enter.enter_network(lab, enter.network_path(lab, None))
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_forward(lab, files, forwards, through))
+        run_in_lab(lab, partial(_forward, lab, files, forwards, through))
 
 
 async def _find_ports(

@@ -11,19 +11,17 @@ Example:
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from bridgehead.forwarding.local_ports import LOOPBACK
-from bridgehead.lab import enter, state_directories
+from bridgehead.lab import state_directories
 from bridgehead.lab.plan import CLUSTER_DOMAIN, RunningLab
 
 from .failures import reporting_failures
-from .foreground import until_end
+from .foreground import port_option, run_in_lab, until_end
 from .lab_options import Name, StateDir, find_lab, reporting_errors
 
 if TYPE_CHECKING:
@@ -33,20 +31,10 @@ _FIRST_PORT = 6470
 
 
 def command(
-    port: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=65535,
-            show_default=False,
-            help=f"Port on 127.0.0.1. Default: {_FIRST_PORT} if it is free, else any.",
-        ),
-    ] = None,
+    port: Annotated[int | None, port_option(_FIRST_PORT)] = None,
     name: Name = None,
     state_dir: StateDir = None,
 ) -> None:
-    import uvloop
-
     from bridgehead.forwarding.local_ports import PortUnusable, open_port
 
     with reporting_errors():
@@ -54,10 +42,7 @@ def command(
     with contextlib.suppress(KeyboardInterrupt), reporting_failures("tunnel", PortUnusable, OSError):
         listener = open_port("TCP", port or 0, (_FIRST_PORT,))
         _show(lab, listener.getsockname()[1])
-        # The socket stays on this machine, and what the process connects to from now on is in the lab.
-        enter.enter_network(lab, enter.network_path(lab, None))
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve(lab, listener))
+        run_in_lab(lab, partial(_serve, lab, listener))
 
 
 def _show(lab: RunningLab, port: int) -> None:
