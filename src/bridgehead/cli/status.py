@@ -16,6 +16,7 @@ import typer
 from bridgehead.lab import state_directories
 from bridgehead.lab.errors import NotRunning
 from bridgehead.lab.plan import LabConfig, LabFiles, PartStatus
+from bridgehead.lab.range_choice import describe_ranges
 
 from .lab_options import DEFAULT_NAME, StateDir, options_of, own_command, reporting_errors
 from .tables import columns
@@ -57,6 +58,7 @@ def _describe(files: LabFiles) -> str:
         + (", on etcd" if lab.config.store == "etcd" else "")
         + (", a DNS on each node" if lab.config.node_dns else "")
         + ("" if lab.config.balancer else ", without a load balancer")
+        + f"\nAddresses: {describe_ranges(lab.config.ranges)}"
     )
     return f"{first}\n{asyncio.run(_cluster(files, lab.config))}{_parts(state_directories.read_parts(files))}"
 

@@ -34,6 +34,7 @@ from bridgehead.lab.errors import AlreadyRunning, LabError, NotRunning
 from bridgehead.lab.ids import IdMap, describe_missing_ids
 from bridgehead.lab.packages import describe_missing_tools
 from bridgehead.lab.plan import LabConfig, LabFiles, StoreKind
+from bridgehead.lab.range_choice import Role, choose_ranges
 
 from . import dashboard_process, logs_setup
 from .groups import OPTIONS
@@ -45,6 +46,17 @@ from .options import option
 # the API client and cryptography. Loaded before the fork, they are loaded once.
 _LOADED_FOR_ALL = ("bridgehead.lab.certificates", "bridgehead.lab.system")
 _EVENT_SECONDS = 3600.0  # the API server's --event-ttl
+
+
+def _range_row(whose: str, default: str) -> str | None:
+    row: str | None = option(
+        None,
+        OPTIONS,
+        f"Range of the addresses of {whose}, or two, one for each IP family. Default: as in the previous run, else"
+        f" {default}, or others if the machine is in these.",
+        metavar="CIDR[,CIDR]",
+    )
+    return row
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +75,9 @@ class Options:
         OPTIONS,
         "IP families of pods and Services. Default: as in the previous run, else dual if the kernel has IPv6.",
     )
+    fabric_cidr: str | None = _range_row("the nodes, the API servers and load balancers", "10.0.0.0/24,fd00:10::/64")
+    pod_cidr: str | None = _range_row("pods", "10.244.0.0/16,fd00:10:244::/56")
+    service_cidr: str | None = _range_row("Services", "10.96.0.0/12,fd00:10:96::/112")
     store: StoreKind | None = option(
         None,
         OPTIONS,
@@ -140,7 +155,7 @@ def command(options: Options) -> None:
         try:
             try:
                 _claim(files)
-                config, id_map = _start(name, options, files, lock)
+                config, id_map, notes = _start(name, options, files, lock)
             finally:
                 if not files.config.exists():
                     state_directories.remove_unused(files)
@@ -154,7 +169,7 @@ def command(options: Options) -> None:
             if isinstance(error, KeyboardInterrupt):
                 raise typer.Exit(130) from None
             raise
-        lacks = [describe_missing_tools(host.missing_pod_tools()), describe_missing_ids(id_map)]
+        lacks = [*notes, describe_missing_tools(host.missing_pod_tools()), describe_missing_ids(id_map)]
         page = dashboard_process.start(files) if options.dashboard else ""
         screen = _closing_screen(config, again, time.monotonic() - began, options.detach, lacks, page)
         if options.detach:
@@ -171,13 +186,13 @@ def _claim(files: LabFiles) -> None:
         state_directories.await_orphan(files)
 
 
-def _start(name: str, options: Options, files: LabFiles, lock: int) -> tuple[LabConfig, IdMap | None]:
+def _start(name: str, options: Options, files: LabFiles, lock: int) -> tuple[LabConfig, IdMap | None, tuple[str, ...]]:
     """Check the machine and start the lab's first process. The caller must have no other threads.
 
-    Returns the lab's configuration, and the map of its user namespace, None without one.
+    Returns the lab's configuration, the map of its user namespace, None without one, and sentences about its addresses.
     """
     with no_collection():
-        from bridgehead.lab import launch, roots, user_namespace
+        from bridgehead.lab import launch, machine_networks, roots, user_namespace
 
         for module in _LOADED_FOR_ALL:
             importlib.import_module(module)
@@ -200,6 +215,12 @@ def _start(name: str, options: Options, files: LabFiles, lock: int) -> tuple[Lab
         id_map, id_base = user_namespace.choose_id_map(str(files.root), before.id_base if before else None)
     owner = id_map.root if id_map and id_base is not None else None
     family = host.choose_ip_family(options.ip_family, before, lack_of_ipv6)
+    wanted: dict[Role, str | None] = {
+        "fabric": options.fabric_cidr,
+        "pods": options.pod_cidr,
+        "services": options.service_cidr,
+    }
+    ranges, notes = choose_ranges(wanted, family, before, machine_networks.read_networks())
     publish = _choose_published(options.publish, before)
     with (
         host.open_api_socket(options.port, before.port if before else None) as api_socket,
@@ -219,6 +240,7 @@ def _start(name: str, options: Options, files: LabFiles, lock: int) -> tuple[Lab
             store=store,
             api_servers=api_servers,
             publish=publish,
+            chosen_ranges=ranges,
             id_base=id_base,
         )
         with _writing(files):
@@ -242,7 +264,7 @@ def _start(name: str, options: Options, files: LabFiles, lock: int) -> tuple[Lab
             puller=puller_program(),
             prepare=partial(_prepare, config, files, owner),
         )
-    return config, id_map
+    return config, id_map, notes
 
 
 def _choose_published(wanted: list[str] | None, before: LabConfig | None) -> tuple[str, ...]:
@@ -359,7 +381,8 @@ def _closing_screen(
 ) -> str:
     """Return what `up` prints at its end.
 
-    `lacks`: sentences about what pods lack, "" for nothing. `page`: a sentence with the dashboard's address, or "".
+    `lacks`: sentences about what pods lack, and about addresses; "" for nothing. `page`: a sentence with the
+    dashboard's address, or "".
     """
     me = own_command()
     nodes = "1 node" if config.nodes == 1 else f"{config.nodes} nodes"

@@ -5,6 +5,7 @@ Pure: no I/O, no clock, no randomness.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,12 +44,13 @@ class LabConfig(msgspec.Struct, frozen=True, kw_only=True):
     store: StoreKind = "sqlite"
     api_servers: Annotated[int, msgspec.Meta(ge=1, le=MAX_API_SERVERS)] = 1  # on etcd, each with a member of it
     publish: tuple[str, ...] = ()  # ports of the machine that lead to Services (see `forwarding.published`)
+    chosen_ranges: tuple[Ranges, ...] = ()  # by family, the primary one first; () in labs from before the choice
     id_base: int | None = None  # the machine's id of the lab's root, if the lab has a range of ids
 
     @property
     def ranges(self) -> tuple[Ranges, ...]:
         """The lab's addresses by family, the primary one first."""
-        return RANGES[self.ip_family]
+        return self.chosen_ranges or RANGES[self.ip_family]
 
     @property
     def context(self) -> str:
@@ -88,12 +90,12 @@ class NodePlan:
     def name(self) -> str:
         return f"node{self.number}"
 
-    @property
+    @functools.cached_property
     def addresses(self) -> tuple[str, ...]:
         """One address, or range, of each family."""
         return tuple(ranges.node(self.number) for ranges in self.ranges)
 
-    @property
+    @functools.cached_property
     def pod_ranges(self) -> tuple[str, ...]:
         """One address, or range, of each family."""
         return tuple(ranges.node_pods(self.number) for ranges in self.ranges)

@@ -26,15 +26,15 @@ LESSON = Lesson(
         ),
         Step(
             text=Text(
-                en="A client outside of the nodes (10.0.0.1) calls each node.",
-                zh="节点之外的客户端（10.0.0.1）依次访问每个节点。",
+                en="A client outside of the nodes calls each node.",
+                zh="节点之外的客户端依次访问每个节点。",
             ),
             command="for node in @node_ips@; do bridgehead exec -- curl -sS -m 5 http://$node:@node_port@; done",
             after=Text(
                 en="Every node answers, also nodes without a pod of the Service. ClientIP, whom the pod sees as its"
-                " client, is the node and not 10.0.0.1.",
+                " client, is the node and not the client itself.",
                 zh="每个节点都能应答，包括没有该服务 Pod 的节点。ClientIP 是 Pod 看到的客户端，它是节点的地址，而不是"
-                " 10.0.0.1。",
+                "客户端自己的地址。",
             ),
             expected=r"ServerName",
             waits=True,

@@ -30,10 +30,11 @@ LESSON = Lesson(
             ),
             command="bridgehead exec -- curl -sS -m 5 http://@pod_node_ip@:@local_port@",
             after=Text(
-                en="10.0.0.1 is the client itself. With the policy Cluster it was a node's address.",
-                zh="10.0.0.1 就是客户端的真实 IP。在 Cluster 策略下，看到的是节点的地址。",
+                en="This is the client itself: the lab's own address, which ends in 1. With the policy Cluster it was"
+                " a node's.",
+                zh="以 1 结尾的实验环境自身的地址，就是客户端的真实 IP。在 Cluster 策略下，看到的是节点的地址。",
             ),
-            expected=r"ClientIP: 10\.0\.0\.1,",
+            expected=r"ClientIP: \S*[.:]1,",
             waits=True,
             needs=_LAB,
         ),
