@@ -9,8 +9,8 @@ TESTS ?=
 # `python -m tests.kubernetes_e2e` and `python -m deploy.image`.
 ARGS ?=
 
-# It builds the image of the parts, for most of a minute: `make test-image`.
-IMAGE_TEST := tests/e2e/test_image_of_parts.py
+# They build the images, for most of a minute each: `make test-images`.
+IMAGE_TESTS := tests/e2e/test_image_of_parts.py tests/e2e/test_image_of_everything.py
 
 # Options of pytest-xdist. Files go to two workers more than there are cores, because tests of labs mostly wait.
 BY_FILE := --numprocesses $(shell expr $$(nproc) + 2) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
@@ -21,14 +21,14 @@ SLOWEST := --durations 30 --durations-min 1
 # Without compiled files, each of the many programs that the tests start compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help up down test test-image unit coverage check bench scale chaos conformance images release format clean rebuild
+.PHONY: help up down test test-images unit coverage check bench scale chaos conformance images release format clean rebuild
 
 help:
 	@echo "make up      start a cluster of three nodes on this machine, and wait until it is ready"
 	@echo "make down    stop the cluster; its state is kept for the next make up"
 	@echo "make test    run every test: make coverage, integration (own namespaces), end to end (a lab, kubectl, curl);"
 	@echo "             TESTS=tests/e2e/test_lab.py runs only some"
-	@echo "make test-image  build the image of the parts, and run them from it in a lab; make test leaves this out"
+	@echo "make test-images  build the images, and run the parts from theirs and a lab in the other; make test leaves this out"
 	@echo "make unit    run only the tests that touch nothing outside the process"
 	@echo "make coverage  the same tests with more random examples; they must take at least 95 % of the branches of the pure modules"
 	@echo "make check   check format, lint, types and the directions of imports"
@@ -37,7 +37,8 @@ help:
 	@echo "make chaos   inject faults in every proxy mode and into several API servers, and check what users see of them: half an hour;"
 	@echo "             ARGS='--seed 7 --minutes 2', ARGS='--part api-servers'"
 	@echo "make conformance  run Kubernetes' own conformance tests: some twenty minutes; ARGS='--focus sig-network'"
-	@echo "make images  build the container image of proxy, DNS, balancer and speaker; ARGS='--tag NAME:TAG --check'"
+	@echo "make images  build the container image of proxy, DNS, balancer and speaker; ARGS='--tag NAME:TAG --check';"
+	@echo "             ARGS=--everything: that of a whole lab with all commands"
 	@echo "make release  write wheel, source distribution, list of components and checksums to dist/, from the last commit"
 	@echo "make format  format the code"
 
@@ -62,12 +63,12 @@ ifdef TESTS
 	@BRIDGEHEAD_REQUIRE_TOOLS=1 $(PYTHON) -m pytest $(SLOWEST) $(TESTS)
 else
 	@$(PYTHON) -m pytest -q --collect-only --ignore tests/unit >/dev/null & BRIDGEHEAD_REQUIRE_TOOLS=1 scripts/coverage
-	@BRIDGEHEAD_REQUIRE_TOOLS=1 $(PYTHON) -m pytest $(SLOWEST) $(BY_FILE) --ignore tests/unit --ignore $(IMAGE_TEST)
+	@BRIDGEHEAD_REQUIRE_TOOLS=1 $(PYTHON) -m pytest $(SLOWEST) $(BY_FILE) --ignore tests/unit $(addprefix --ignore ,$(IMAGE_TESTS))
 endif
 
-test-image: .venv/.tested
+test-images: .venv/.tested
 	@scripts/system-packages nft ip kubectl dig busybox docker-registry skopeo strip
-	@BRIDGEHEAD_REQUIRE_TOOLS=1 $(PYTHON) -m pytest $(SLOWEST) $(IMAGE_TEST)
+	@BRIDGEHEAD_REQUIRE_TOOLS=1 $(PYTHON) -m pytest $(SLOWEST) $(IMAGE_TESTS)
 
 unit: .venv/.tested
 	@$(PYTHON) -m pytest $(SLOWEST) $(FORKED) --hypothesis-profile quick tests/unit

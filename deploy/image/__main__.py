@@ -1,4 +1,4 @@
-"""Build the container image: python -m deploy.image [--tag NAME] [--output FILE] [--sources FILE] [--check]
+"""Build a container image: python -m deploy.image [--everything] [--tag NAME] [--output FILE] [--check]
 
 Prints the size of the files, that of the archive, and the digest, which is the same each time.
 """
@@ -16,14 +16,14 @@ from typing import Any
 
 from bridgehead import __version__, architecture
 
+from .contents import EVERYTHING, PARTS, Contents
 from .debian import Packages, PackagesMissing
-from .layers import NOT_NEEDED, SELECTED, LayerFailed, base_layer, packages_layer, program_layer, python_of
+from .layers import LayerFailed, base_layer, packages_layer, program_layer, python_of
 from .oci import compress, write_archive
 from .python_packages import PythonPackageMissing
 from .trees import TIMESTAMP, Tree
 
 _ROOT = Path(__file__).parents[2]
-_LIMIT = 120_000_000  # bytes of files
 
 
 class ImageFailed(Exception):
@@ -42,26 +42,33 @@ def main() -> None:
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m deploy.image", description="Build the container image.")
-    parser.add_argument("--tag", default=f"localhost/bridgehead:{__version__}", help="the image's name")
-    parser.add_argument("--output", type=Path, default=_ROOT / "dist" / "bridgehead-image.tar", help="an OCI archive")
+    parser.add_argument(
+        "--everything", action="store_true", help="the image of a lab with all commands, not that of the parts"
+    )
+    parser.add_argument("--tag", help="the image's name; default: localhost/bridgehead[-lab]:VERSION")
+    parser.add_argument("--output", type=Path, help="an OCI archive; default: dist/bridgehead[-lab]-image.tar")
     parser.add_argument("--downloads", type=Path, default=_ROOT / ".images", help="directory that keeps packages")
     parser.add_argument("--sources", type=Path, help="apt's file of package sources; default: this machine's")
     parser.add_argument("--check", action="store_true", help="build twice, and compare the digests")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    options.contents = EVERYTHING if options.everything else PARTS
+    options.tag = options.tag or f"localhost/{options.contents.name}:{__version__}"
+    options.output = options.output or _ROOT / "dist" / f"{options.contents.name}-image.tar"
+    return options
 
 
 def _make(options: argparse.Namespace, target: Path) -> str:
-    started = time.monotonic()
-    [chosen] = Packages(options.downloads.absolute(), NOT_NEEDED, options.sources).download(SELECTED)
-    layers = _layers(chosen)
+    started, contents = time.monotonic(), options.contents
+    [chosen] = Packages(options.downloads.absolute(), contents.not_needed, options.sources).download(contents.selected)
+    layers = _layers(chosen, contents)
     size = sum(len(entry.content) for tree in layers.values() for entry in tree.entries.values())
-    if size > _LIMIT:
-        raise ImageFailed(f"the image has {size / 1e6:.1f} MB of files, more than {_LIMIT / 1e6:.0f}")
+    if size > contents.limit:
+        raise ImageFailed(f"the image has {size / 1e6:.1f} MB of files, more than {contents.limit / 1e6:.0f}")
     target.parent.mkdir(parents=True, exist_ok=True)
     compressed = compress([tree.archive() for tree in layers.values()])
     new = target.with_suffix(".new")
     with open(new, "wb") as file:
-        digest = write_archive(file, options.tag, compressed, _document(list(layers)))
+        digest = write_archive(file, options.tag, compressed, _document(list(layers), contents))
     new.replace(target)
     seconds = time.monotonic() - started
     sys.stdout.write(
@@ -71,18 +78,22 @@ def _make(options: argparse.Namespace, target: Path) -> str:
     return digest
 
 
-def _layers(packages: list[Path]) -> Mapping[str, Tree]:
-    base = base_layer(packages)
+def _layers(packages: list[Path], contents: Contents) -> Mapping[str, Tree]:
+    base = base_layer(packages, contents)
     python, own = python_of(base), f"python{sys.version_info.major}.{sys.version_info.minor}"
     if python != own:
         raise ImageFailed(
             f"Debian's packages have {python}, .venv has {own}: make it with /usr/bin/python3 of that release"
         )
     source = _ROOT / "src" / "bridgehead"
-    return {"base": base, "packages": packages_layer(python), "program": program_layer(source, python)}
+    return {
+        "base": base,
+        "packages": packages_layer(python, contents),
+        "program": program_layer(source, python, contents),
+    }
 
 
-def _document(layers: list[str]) -> Mapping[str, Any]:
+def _document(layers: list[str], contents: Contents) -> Mapping[str, Any]:
     """The image's configuration, without its layers."""
     created = _date(TIMESTAMP)
     return {
@@ -92,17 +103,18 @@ def _document(layers: list[str]) -> Mapping[str, Any]:
         "history": [{"created": created, "created_by": f"make images: {name}"} for name in layers],
         "config": {
             "Entrypoint": ["bridgehead"],
+            **({"Cmd": contents.command} if contents.command else {}),
             "Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin", "LANG=C.UTF-8"],
-            "Labels": _labels(),
+            "Labels": _labels(contents),
             "StopSignal": "SIGTERM",
         },
     }
 
 
-def _labels() -> Mapping[str, str]:
+def _labels(contents: Contents) -> Mapping[str, str]:
     labels = {
-        "org.opencontainers.image.title": "bridgehead",
-        "org.opencontainers.image.description": "Service proxy, DNS and load balancer of Kubernetes clusters",
+        "org.opencontainers.image.title": contents.name,
+        "org.opencontainers.image.description": contents.description,
         "org.opencontainers.image.version": __version__,
         "org.opencontainers.image.licenses": "Apache-2.0",
     }

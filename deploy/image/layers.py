@@ -14,52 +14,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from .contents import Contents
 from .debian import FileSystem, control_fields
-from .python_packages import distributions, files_of
+from .python_packages import commands_of, distributions, files_of
 from .trees import Tree, entry_of
 
-# A system for the parts and for those who look for a mistake inside: a shell and its tools.
-_SYSTEM = (
-    "base-files", "base-passwd", "ca-certificates", "coreutils", "dash", "findutils", "grep", "libc-bin",
-    "netbase", "sed",
-)  # fmt: skip
-# Programs of proxies and speakers. IPVS, connection tracking, links and routes need none: they are changed by netlink.
-_PROGRAMS = ("ipset", "iptables", "keepalived", "nftables")
-# libstdc++6 is for extension modules of Python packages.
-_PYTHON = ("libpython3-stdlib", "libstdc++6", "python3-minimal")
-SELECTED = (*_SYSTEM, *_PROGRAMS, *_PYTHON)
-# Packages for maintainer scripts, which are not run, and for programs and Python modules that are left out.
-NOT_NEEDED = (
-    "debconf", "dpkg", "init-system-helpers", "iproute2", "libdb5.3", "libdebconfclient0", "libgdbm-compat4",
-    "libgdbm6", "libncursesw6", "libreadline8", "libsensors-config", "libsnmp-base", "libsqlite3-0",
-    "media-types", "openssl", "pci.ids", "perl", "perl-base", "perl-modules-5.36", "readline-common", "tar",
-)  # fmt: skip
-
-_LEFT_OUT = re.compile(
-    r"usr/share/(bash-completion|bug|doc-base|info|lintian|locale|man|menu|pixmaps|snmp|zsh)(/|$)"
-    r"|usr/share/doc/[^/]+/(?!copyright$)"
-    r"|usr/lib/python3[^/]*/(distutils|ensurepip|idlelib|lib2to3|pydoc_data|test|tkinter|turtledemo|unittest|venv)(/|$)"
-    # Modules whose libraries are left out, and large ones that nothing imports.
-    r"|usr/lib/python3[^/]*/lib-dynload/(_codecs_\w+|_curses|_curses_panel|_dbm|_gdbm|_sqlite3|nis|readline)\."
-    r"|usr/lib/(systemd|tmpfiles\.d|udev)(/|$)|etc/(init\.d|cron[^/]*|logrotate\.d|default|dbus-1|pam\.d|profile\.d)(/|$)"
-    # keepalived is linked with a library that embeds Perl, and never starts it.
-    r"|usr/lib/[^/]+/(gconv|perl|perl-base)/|usr/share/perl"
-    # Libraries that no program here is linked with.
-    r"|usr/lib/[^/]+/lib(mvec|snmp)\.so"
-)
 # Debian's packages still have files in these, which are links in an installed system.
 _MERGED = ("bin", "lib", "lib64", "sbin")
 _IPTABLES = [f"{family}tables{suffix}" for family in ("ip", "ip6") for suffix in ("", "-save", "-restore")]
 _CERTIFICATES = "etc/ssl/certs/ca-certificates.crt"
 
-# Parts of a lab and its terminal, and the packages that only these import.
-LEFT_OUT_PARTS = (
-    "apiserver", "controllers", "forwarding", "insight/dashboard", "insight/terminal", "insight/tour", "standins",
-    "storage", "testing",
-)  # fmt: skip
-LEFT_OUT_PACKAGES = (
-    "backports-zstd", "google-re2", "httptools", "pyjwt", "pynacl", "rich", "textual", "uvicorn", "websockets",
-)  # fmt: skip
 _COMMAND: Final = b"""#!/usr/bin/python3
 import sys
 
@@ -73,15 +37,15 @@ class LayerFailed(Exception):
     """A layer cannot be made. The text is one line."""
 
 
-def base_layer(packages: Iterable[Path]) -> Tree:
+def base_layer(packages: Iterable[Path], contents: Contents) -> Tree:
     """Debian's files. Raises PackagesMissing."""
-    tree = Tree()
+    tree, left_out = Tree(), re.compile(contents.left_out)
     status = []
     for package in sorted(packages):
         with FileSystem(package) as stream, tarfile.open(fileobj=stream, mode="r|") as archive:
             for member in archive:
                 path, entry = _merged(posixpath.normpath(member.name)), entry_of(archive, member)
-                if entry is not None and path != "." and not _LEFT_OUT.match(path):
+                if entry is not None and path != "." and not left_out.match(path):
                     if entry.kind == tarfile.LNKTYPE:
                         entry = replace(entry, link=_merged(entry.link))
                     tree.entries.setdefault(path, entry)
@@ -96,23 +60,29 @@ def base_layer(packages: Iterable[Path]) -> Tree:
     return tree
 
 
-def packages_layer(python: str) -> Tree:
-    """The Python packages that Bridgehead needs. `python` is `python3.11`. Raises PythonPackageMissing."""
+def packages_layer(python: str, contents: Contents) -> Tree:
+    """The Python packages that Bridgehead needs, and the commands of others. `python` is `python3.11`.
+
+    Raises PythonPackageMissing.
+    """
     tree = Tree()
     directory = _site_packages(python)
-    for distribution in distributions("bridgehead", LEFT_OUT_PACKAGES):
+    for distribution in distributions("bridgehead", contents.packages):
         for path, content in files_of(distribution):
             tree.add_file(f"{directory}/{path}", content)
+    for name in contents.programs:
+        for path, content in commands_of(name):
+            tree.add_file(f"usr/local/bin/{path}", content, 0o755)
     _strip(tree)
     _compile(tree, directory)
     return tree
 
 
-def program_layer(source: Path, python: str) -> Tree:
+def program_layer(source: Path, python: str, contents: Contents) -> Tree:
     """Bridgehead itself. `source` is the directory of its package."""
     tree = Tree()
     directory = _site_packages(python)
-    left_out = tuple(f"{part}/" for part in LEFT_OUT_PARTS)
+    left_out = tuple(f"{part}/" for part in contents.parts)
     for path in source.rglob("*"):
         name = path.relative_to(source).as_posix()
         if path.is_file() and path.suffix not in (".md", ".pyc") and not name.startswith(left_out):

@@ -46,6 +46,13 @@ def files_of(distribution: metadata.Distribution) -> Iterator[tuple[str, bytes]]
             yield name, path.read_binary()
 
 
+def commands_of(name: str) -> Iterator[tuple[str, bytes]]:
+    """The commands of a package that are programs: name, and content. Raises PythonPackageMissing."""
+    for path in _installed(name).files or ():
+        if path.parent.name == "bin" and not (content := path.read_binary()).startswith(b"#!"):
+            yield path.name, content
+
+
 def _installed(name: str) -> metadata.Distribution:
     try:
         return metadata.distribution(name)

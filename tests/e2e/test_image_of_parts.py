@@ -82,8 +82,9 @@ def test_the_image_is_small_and_the_same_each_time(archive: Path) -> None:
     assert len({member.mtime for member in members}) == 1
     assert config["config"]["Entrypoint"] == ["bridgehead"]
     # The program's layer, made again by another process. `make images ARGS=--check` makes all of them twice.
-    again = "import sys; from pathlib import Path; from deploy.image.layers import program_layer as layer\n"
-    again += "sys.stdout.buffer.write(layer(Path('src/bridgehead').absolute(), sys.argv[1]).archive())"
+    again = "import sys; from pathlib import Path; from deploy.image import contents, layers\n"
+    again += "layer = layers.program_layer(Path('src/bridgehead').absolute(), sys.argv[1], contents.PARTS)\n"
+    again += "sys.stdout.buffer.write(layer.archive())"
     python = f"python{sys.version_info.major}.{sys.version_info.minor}"
     written = subprocess.run([sys.executable, "-c", again, python], cwd=ROOT, check=True, capture_output=True).stdout
     assert digest_of(written) == config["rootfs"]["diff_ids"][-1]

@@ -7,7 +7,7 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
-from deploy.image.layers import LEFT_OUT_PACKAGES, LEFT_OUT_PARTS
+from deploy.image import contents
 
 import bridgehead
 
@@ -47,7 +47,7 @@ def test_the_parts_import_nothing_that_is_left_out() -> None:
             elif (file := module_file(name)) is not None:
                 waiting.append(file)
     names = {path.relative_to(SOURCE).as_posix() for path in seen}
-    assert [name for name in names if name.startswith(tuple(f"{part}/" for part in LEFT_OUT_PARTS))] == []
+    assert [name for name in names if name.startswith(tuple(f"{part}/" for part in contents.PARTS.parts))] == []
     owners = metadata.packages_distributions()
     found = {
         re.sub("[._]", "-", owner.lower())
@@ -55,12 +55,12 @@ def test_the_parts_import_nothing_that_is_left_out() -> None:
         for owner in owners.get(name, ())
     }
     assert {"aiohttp", "msgspec", "exabgp"} <= found  # the search finds what there is
-    assert found & set(LEFT_OUT_PACKAGES) == set()
+    assert found & set(contents.PARTS.packages) == set()
 
 
 def test_what_is_left_out_exists() -> None:
-    assert all((SOURCE / part).is_dir() for part in LEFT_OUT_PARTS)
+    assert all((SOURCE / part).is_dir() for part in contents.PARTS.parts)
     required = {
         re.split(r"[^\w.-]", line)[0].lower().replace(".", "-") for line in metadata.requires("bridgehead") or ()
     }
-    assert set(LEFT_OUT_PACKAGES) <= required
+    assert set(contents.PARTS.packages) <= required
