@@ -46,7 +46,7 @@ _LEFT_OUT_OF_PARTS = rf"{_LEFT_OUT}|usr/lib/python3[^/]*/lib-dynload/_sqlite3\."
 
 @dataclass(frozen=True, kw_only=True)
 class Contents:
-    """What an image has.
+    """The contents of an image.
 
     `selected` and `not_needed` are Debian packages, the second ones taken for installed. `left_out` is a regular
     expression of files of packages. `parts` are subpackages of Bridgehead that are left out, `packages` the Python
