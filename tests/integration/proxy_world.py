@@ -34,8 +34,8 @@ from .namespaced import enter_namespaces
 from .proxy_clients import Conversations, Streams
 
 if TYPE_CHECKING:
-    from bridgehead.proxy.changes import Update
     from bridgehead.proxy.conntrack.reconciler import ConntrackReconciler
+    from bridgehead.proxy.frontend_table import Update
     from bridgehead.proxy.frontends import Frontend
     from bridgehead.proxy.mode import Mode
     from bridgehead.proxy.nftables.chains import Chain
@@ -358,7 +358,7 @@ class _Proxy:
     """The requests: every public method is one."""
 
     def __init__(self, namespaces: dict[str, int], mode: str) -> None:
-        from bridgehead.proxy.changes import FrontendTable
+        from bridgehead.proxy.frontend_table import FrontendTable
         from bridgehead.proxy.frontends import NodeFacts
         from bridgehead.proxy.mode import Settings
         from bridgehead.proxy.reserved_addresses import plan_reserved
@@ -547,7 +547,7 @@ class _Proxy:
         self._do(self._open())
 
     def _forget(self) -> None:
-        from bridgehead.proxy.changes import FrontendTable
+        from bridgehead.proxy.frontend_table import FrontendTable
 
         self._table = FrontendTable()
         self._flows.close()

@@ -14,7 +14,7 @@ import pytest
 
 from bridgehead.client import ApiClient, ClientConfig
 from bridgehead.controllers.manager import Manager
-from bridgehead.controllers.shared import Informers
+from bridgehead.controllers.shared_informers import Informers
 from bridgehead.objects.kinds import DEPLOYMENTS, HORIZONTAL_POD_AUTOSCALERS, PODS, STATEFUL_SETS
 from bridgehead.objects.times import format_time
 

@@ -11,7 +11,7 @@ import pytest
 
 from bridgehead.client import ApiClient, EventRecorder
 from bridgehead.controllers.jobs.job_controller import JobController
-from bridgehead.controllers.shared import Informers
+from bridgehead.controllers.shared_informers import Informers
 from bridgehead.controllers.stateful.statefulset_controller import StatefulSetController
 from bridgehead.controllers.workloads import bursts
 from bridgehead.controllers.workloads.deployment_controller import DeploymentController

@@ -14,7 +14,7 @@ from bridgehead.client import ApiClient, EventRecorder
 from bridgehead.controllers.endpoints.endpoints_controller import EndpointsController
 from bridgehead.controllers.endpoints.endpointslice_controller import EndpointSliceController
 from bridgehead.controllers.endpoints.mirroring import EndpointSliceMirroringController
-from bridgehead.controllers.shared import Informers
+from bridgehead.controllers.shared_informers import Informers
 from bridgehead.objects.core import Endpoints
 from bridgehead.objects.endpoint_slices import EndpointSlice
 from bridgehead.objects.kinds import ENDPOINT_SLICES, ENDPOINTS, EVENTS, NODES, PODS, SERVICE_ACCOUNTS, SERVICES, Kind

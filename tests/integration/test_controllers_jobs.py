@@ -14,7 +14,7 @@ from bridgehead.client.errors import NotFound
 from bridgehead.controllers.jobs.cronjob_controller import CronJobController
 from bridgehead.controllers.jobs.job_controller import JobController
 from bridgehead.controllers.jobs.progress import INDEX, TRACKING_FINALIZER, index_of
-from bridgehead.controllers.shared import Informers
+from bridgehead.controllers.shared_informers import Informers
 from bridgehead.objects.batch import CronJob, Job, UncountedTerminatedPods
 from bridgehead.objects.core import Pod
 from bridgehead.objects.kinds import CRON_JOBS, EVENTS, JOBS, PODS, SERVICE_ACCOUNTS

@@ -18,7 +18,7 @@ from bridgehead.controllers.manager import CONTROLLERS, Entry, Manager, Settings
 from bridgehead.controllers.nodes.pod_garbage import PodGarbageCollector
 from bridgehead.controllers.nodes.taint_eviction import TaintEvictionController
 from bridgehead.controllers.nodes.watch_clock import WatchClock
-from bridgehead.controllers.shared import Informers
+from bridgehead.controllers.shared_informers import Informers
 from bridgehead.objects.kinds import (
     CONFIG_MAPS,
     EVENTS,

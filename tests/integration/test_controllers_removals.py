@@ -14,7 +14,7 @@ from bridgehead.client import ApiClient, EventRecorder
 from bridgehead.controllers.autoscaling.horizontal import HorizontalController
 from bridgehead.controllers.disruption.budgets import DisruptionController
 from bridgehead.controllers.scheduling.scheduler import Scheduler
-from bridgehead.controllers.shared import Informers
+from bridgehead.controllers.shared_informers import Informers
 from bridgehead.objects.kinds import (
     EVENTS,
     HORIZONTAL_POD_AUTOSCALERS,

@@ -15,7 +15,7 @@ from bridgehead.controllers.endpoints.endpointslice_controller import EndpointSl
 from bridgehead.controllers.endpoints.healed_events_controller import HealedEventsController
 from bridgehead.controllers.endpoints.mirroring import EndpointSliceMirroringController
 from bridgehead.controllers.endpoints.service_warnings_controller import ServiceWarningsController
-from bridgehead.controllers.shared import Informers
+from bridgehead.controllers.shared_informers import Informers
 from bridgehead.insight.troubled_services import find_troubled_services
 from bridgehead.objects.core import Event
 from bridgehead.objects.kinds import (

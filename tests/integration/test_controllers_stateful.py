@@ -18,7 +18,7 @@ from bridgehead.client import ApiClient, EventRecorder, Informer
 from bridgehead.client.errors import Forbidden, Invalid, NotFound
 from bridgehead.controllers.garbage.garbage_collector import GarbageCollector
 from bridgehead.controllers.scheduling.scheduler import Scheduler
-from bridgehead.controllers.shared import Informers
+from bridgehead.controllers.shared_informers import Informers
 from bridgehead.controllers.stateful.statefulset_controller import StatefulSetController
 from bridgehead.controllers.volumes.binder import PersistentVolumeBinder
 from bridgehead.controllers.volumes.ephemeral import EphemeralVolumeController

@@ -17,7 +17,7 @@ import pytest
 from bridgehead.client import ApiClient, Done, EventRecorder
 from bridgehead.client.errors import NotFound
 from bridgehead.controllers.scheduling.scheduler import Scheduler
-from bridgehead.controllers.shared import Informers
+from bridgehead.controllers.shared_informers import Informers
 from bridgehead.controllers.workloads.daemonset_controller import DaemonSetController
 from bridgehead.controllers.workloads.deployment_controller import DeploymentController
 from bridgehead.controllers.workloads.replicaset_controller import ReplicaSetController, ReplicationControllerController

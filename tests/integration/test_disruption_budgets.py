@@ -10,7 +10,7 @@ import pytest
 
 from bridgehead.client import ApiClient, ClientConfig
 from bridgehead.controllers.manager import Manager
-from bridgehead.controllers.shared import Informers
+from bridgehead.controllers.shared_informers import Informers
 from bridgehead.objects.kinds import DEPLOYMENTS, EVENTS, NODES, PODS
 
 from .api_world import running, until

@@ -95,7 +95,7 @@ def python_in_namespace(program: str) -> str:
     header = (
         "import asyncio, subprocess\n"
         "from bridgehead.objects.meta import ObjectKey\n"
-        "from bridgehead.proxy.changes import FrontendTable\n"
+        "from bridgehead.proxy.frontend_table import FrontendTable\n"
         "from bridgehead.proxy.frontends import Frontend, FrontendKey, ServiceFrontends\n"
         "from bridgehead.proxy.iptables.apply import VARIANTS, find_variant, has_tables\n"
         "from bridgehead.proxy.mode_choice import open_mode, remove_others\n"

@@ -25,8 +25,8 @@ from bridgehead.objects.core import Event
 from bridgehead.objects.kinds import EVENTS, LEASES, SERVICES
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.objects.progress import NAMESPACE, ModeInUse, Progress, read_progress
-from bridgehead.proxy.changes import FrontendTable
 from bridgehead.proxy.commands import find_command
+from bridgehead.proxy.frontend_table import FrontendTable
 from bridgehead.proxy.frontends import Backend, Frontend, FrontendKey, Publication, ServiceFrontends
 from bridgehead.proxy.mode import Settings
 from bridgehead.proxy.mode_choice import let_through, open_mode

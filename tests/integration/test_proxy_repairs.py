@@ -14,7 +14,7 @@ import pytest
 from bridgehead.network.ruleset_events import RulesetChange, RulesetEvents
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.proxy.address_texts import Family
-from bridgehead.proxy.changes import FrontendTable
+from bridgehead.proxy.frontend_table import FrontendTable
 from bridgehead.proxy.frontends import Backend, Frontend, FrontendKey, ServiceFrontends, SourceNat, Verdict
 from bridgehead.proxy.mode import NO_REPAIR, Repair, Settings
 from bridgehead.proxy.nftables import Kernel, NftablesMode

@@ -44,7 +44,6 @@ from .handlers.non_resource_urls import NonResourceUrls
 from .handlers.rendering import Rendering
 from .http.compression import compressed
 from .http.negotiation import wants_indented
-from .http.paths import check_timeout, parse_query, parse_request
 from .http.request import (
     FRONT_PROXY,
     NEWCOMER,
@@ -57,6 +56,7 @@ from .http.request import (
     Send,
     text_response,
 )
+from .http.request_info import check_timeout, parse_query, parse_request
 from .http.sending import Sender, deny_socket
 from .http.socket_streams import choose_protocol, is_stream, send_over_socket
 from .http.tunnel import tunnel_of

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 
 from .audit.trail import UNAUDITED, Trail, audit_id_of
 from .flowcontrol.control import Seat
-from .http.paths import parse_query, parse_request
 from .http.request import Receive, Request, Scope
+from .http.request_info import parse_query, parse_request
 from .http.user import CredentialNotes, User
 
 

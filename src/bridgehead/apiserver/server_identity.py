@@ -22,7 +22,7 @@ from .errors import ApiStatus
 from .registry.deletion import DeleteOptions
 from .registry.ensuring import ensure
 from .registry.registry import Registry
-from .registry.writes import Write
+from .registry.write import Write
 from .resource import Resource
 
 log = logging.getLogger(__name__)

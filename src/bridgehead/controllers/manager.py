@@ -26,7 +26,7 @@ from bridgehead.suggestions import did_you_mean
 
 from .endpoints.service_troubles import COMPONENT as SERVICE_WARNINGS
 from .nodes.watch_clock import WatchClock, monitor_period
-from .shared import Informers
+from .shared_informers import Informers
 
 log = logging.getLogger(__name__)
 

@@ -18,9 +18,9 @@ from bridgehead.objects.core import PROXY_NAME_LABEL, Pod, Service
 from bridgehead.objects.endpoint_slices import HEADLESS_LABEL, EndpointSlice
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.proxy.address_texts import family_of
-from bridgehead.proxy.changes import FrontendTable
 from bridgehead.proxy.config import DEFAULTS, KIND, ProxyConfig, parse_config
 from bridgehead.proxy.errors import ConfigInvalid
+from bridgehead.proxy.frontend_table import FrontendTable
 from bridgehead.proxy.frontends import Frontend, NodeFacts, Problem
 from bridgehead.proxy.host_port_frontends import compile_host_ports, has_host_ports, pod_key
 from bridgehead.proxy.mode import Settings

@@ -5,7 +5,7 @@ The path of a change through the modules:
     observe    cluster_objects follows the API; service_ranges the ServiceCIDRs
     compile    node_facts, reserved_addresses, backends, service_frontends, host_port_frontends -> frontends;
                address_texts
-    compare    changes (the table of Frontends and its updates)
+    compare    frontend_table (all Frontends, and the changes of an update)
     program    agent (the loop), programmer, bisection, refusals -> mode (the interface), mode_choice
                -> nftables/ iptables/ ipvs/ userspace/; commands (nft, iptables, ...), errors;
                node_listeners (sockets of the node's own processes), without_iptables (removal of KUBE-* chains by nft)

@@ -22,11 +22,11 @@ from bridgehead.objects.endpoint_slices import EndpointSlice
 from bridgehead.objects.meta import ObjectKey, ObjectReference
 
 from .address_texts import Family
-from .changes import FrontendTable
 from .cluster_objects import Batch, ClusterObjects
 from .config import ProxyConfig
 from .conntrack.reconciler import ConntrackReconciler
 from .errors import TransactionFailed
+from .frontend_table import FrontendTable
 from .frontends import ServiceFrontends
 from .guard import RuleGuard
 from .host_port_frontends import compile_host_ports

@@ -20,7 +20,7 @@ from pathlib import Path
 from bridgehead.backoff import delay_after
 from bridgehead.network.ruleset_events import Author, Commit, RulesetChange, RulesetEvents, try_open
 
-from .changes import FrontendTable
+from .frontend_table import FrontendTable
 from .mode import NO_REPAIR, Mode, Repair, Repairing
 from .operating.metrics import ProxyMetrics
 

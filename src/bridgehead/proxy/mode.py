@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, Protocol, runtime_checkable
 from bridgehead.network.ruleset_events import RulesetChange
 
 from .address_texts import Family, of_family
-from .changes import Frontends, FrontendTable, Update
+from .frontend_table import Frontends, FrontendTable, Update
 from .frontends import Frontend, Problem
 
 

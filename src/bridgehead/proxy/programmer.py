@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping
 from bridgehead.objects.meta import ObjectKey
 
 from .bisection import Batch, Rejection, drive, find_refused, parts_to_withhold
-from .changes import FrontendTable, Update
 from .errors import NotFound, Refused, TooBig, TransactionFailed
+from .frontend_table import FrontendTable, Update
 from .frontends import ServiceFrontends
 from .mode import Mode, Validating
 from .operating.metrics import ProxyMetrics

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from bridgehead.apiserver.http.paths import parse_request
+from bridgehead.apiserver.http.request_info import parse_request
 from tests.unit.apiserver.fuzz_seeds import FURTHER
 from tests.unit.apiserver.test_fuzz import OBJECTS
 from tests.unit.apiserver.world import World, open_world

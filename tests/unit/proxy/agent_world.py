@@ -16,10 +16,10 @@ from bridgehead.objects.kinds import ENDPOINT_SLICES, NODES, SERVICE_CIDRS, SERV
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.proxy.address_texts import Family
 from bridgehead.proxy.agent import ProxyAgent
-from bridgehead.proxy.changes import FrontendTable, Update
 from bridgehead.proxy.config import ProxyConfig
 from bridgehead.proxy.conntrack.reconciler import ConntrackReconciler
 from bridgehead.proxy.errors import TransactionFailed
+from bridgehead.proxy.frontend_table import FrontendTable, Update
 from bridgehead.proxy.frontends import Frontend, Problem, Reason
 from bridgehead.proxy.mode import Mode, Repair, Settings, Watched
 

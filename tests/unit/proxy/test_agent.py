@@ -20,10 +20,10 @@ from bridgehead.proxy import agent as agent_module
 from bridgehead.proxy import guard as guard_module
 from bridgehead.proxy import node_listeners
 from bridgehead.proxy.agent import ProxyAgent
-from bridgehead.proxy.changes import FrontendTable, Update
 from bridgehead.proxy.config import ProxyConfig
 from bridgehead.proxy.conntrack.reconciler import ConntrackReconciler
 from bridgehead.proxy.errors import Refused
+from bridgehead.proxy.frontend_table import FrontendTable, Update
 from bridgehead.proxy.mode import Settings
 from bridgehead.proxy.node_facts import plan_node
 from bridgehead.proxy.operating.progress import KnownNodes

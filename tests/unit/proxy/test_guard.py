@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from bridgehead.network.ruleset_events import Author, Commit, RulesetChange, TransactionEnd, parse_events
-from bridgehead.proxy.changes import Frontends, FrontendTable
+from bridgehead.proxy.frontend_table import Frontends, FrontendTable
 from bridgehead.proxy.guard import (
     LONGEST_SETTLE_SECONDS,
     POLL_SECONDS,

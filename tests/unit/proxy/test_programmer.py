@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridgehead.objects.meta import ObjectKey
-from bridgehead.proxy.changes import FrontendTable, Update, merge_changes
 from bridgehead.proxy.errors import Busy, NotFound, Refused, TooBig, TransactionFailed
+from bridgehead.proxy.frontend_table import FrontendTable, Update, merge_changes
 from bridgehead.proxy.frontends import Backend, Frontend, FrontendKey, Problem, ServiceFrontends
 from bridgehead.proxy.mode import Repair, Settings
 from bridgehead.proxy.operating.metrics import ProxyMetrics

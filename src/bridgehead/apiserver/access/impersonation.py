@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from bridgehead.apiserver.errors import ApiStatus, bad_request
 from bridgehead.apiserver.field import Field
-from bridgehead.apiserver.http.paths import RequestInfo
+from bridgehead.apiserver.http.request_info import RequestInfo
 from bridgehead.apiserver.http.user import AUTHENTICATED, NODE_NAME, UNAUTHENTICATED, User
 from bridgehead.apiserver.resources.rbac.rules import quoted
 from bridgehead.objects.names import check_dns1123_label, check_dns1123_subdomain

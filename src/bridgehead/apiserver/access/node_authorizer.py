@@ -8,7 +8,7 @@ Source: Kubernetes "Using Node Authorization", plugin/pkg/auth/authorizer/node, 
 from __future__ import annotations
 
 from bridgehead.apiserver.errors import qualified
-from bridgehead.apiserver.http.paths import RequestInfo
+from bridgehead.apiserver.http.request_info import RequestInfo
 from bridgehead.apiserver.http.user import User
 from bridgehead.apiserver.resources.rbac import Rule
 from bridgehead.objects import progress

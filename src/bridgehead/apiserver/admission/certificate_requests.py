@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from bridgehead.apiserver.access.authorization import Authorizer
 from bridgehead.apiserver.errors import forbidden
-from bridgehead.apiserver.http.paths import RequestInfo
+from bridgehead.apiserver.http.request_info import RequestInfo
 from bridgehead.apiserver.http.user import User
 from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.certificates import (

@@ -14,7 +14,7 @@ from bridgehead.apiserver.access.authorization import Authorizer, refusal
 from bridgehead.apiserver.access.token_claims import PREFIX
 from bridgehead.apiserver.errors import invalid
 from bridgehead.apiserver.field import Field, FieldError
-from bridgehead.apiserver.http.paths import RequestInfo
+from bridgehead.apiserver.http.request_info import RequestInfo
 from bridgehead.apiserver.http.user import NODE_NAME, User
 from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.devices import (

@@ -15,7 +15,7 @@ import msgspec
 from bridgehead.apiserver.access.authorization import MASTERS, Authorizer
 from bridgehead.apiserver.access.rbac.rbac_policy import join_errors
 from bridgehead.apiserver.errors import forbidden
-from bridgehead.apiserver.http.paths import RequestInfo
+from bridgehead.apiserver.http.request_info import RequestInfo
 from bridgehead.apiserver.http.worker import run_long
 from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources import rbac

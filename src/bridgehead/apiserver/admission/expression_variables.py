@@ -12,7 +12,7 @@ from typing import Any
 from bridgehead.apiserver.access.rbac.rbac_policy import Decision
 from bridgehead.apiserver.cel.library.authorization import AccessQuery, Authorizer, ResourceCheck
 from bridgehead.apiserver.cel.library.authorization import Decision as CheckResult
-from bridgehead.apiserver.http.paths import RequestInfo
+from bridgehead.apiserver.http.request_info import RequestInfo
 from bridgehead.apiserver.http.user import AUTHENTICATED, User
 from bridgehead.apiserver.resource import JsonObject, Resource
 

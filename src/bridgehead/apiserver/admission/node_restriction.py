@@ -14,7 +14,7 @@ import msgspec
 from bridgehead.apiserver.access.authorization import Authorizer
 from bridgehead.apiserver.access.node_authorizer import LEASE_NAMESPACE, node_name_of
 from bridgehead.apiserver.errors import forbidden, not_found_named
-from bridgehead.apiserver.http.paths import RequestInfo
+from bridgehead.apiserver.http.request_info import RequestInfo
 from bridgehead.apiserver.http.user import User
 from bridgehead.apiserver.resource import JsonObject, Resource
 from bridgehead.apiserver.resources.certificates import common_name_of

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from bridgehead.apiserver.http.paths import RequestInfo
+from bridgehead.apiserver.http.request_info import RequestInfo
 from bridgehead.apiserver.http.user import User
 
 from .audit_policy import Auditing, Level

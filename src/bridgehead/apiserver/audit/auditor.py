@@ -17,8 +17,8 @@ from bridgehead.apiserver.bodies.protobuf import MAGIC, BadPacket, decode_envelo
 from bridgehead.apiserver.bodies.schema import Schema
 from bridgehead.apiserver.flowcontrol.control import is_long_running
 from bridgehead.apiserver.http.negotiation import media_type_of
-from bridgehead.apiserver.http.paths import RequestInfo
 from bridgehead.apiserver.http.request import MAX_BODY, Receive, Response, Scope, Stream
+from bridgehead.apiserver.http.request_info import RequestInfo
 from bridgehead.apiserver.http.user import User
 from bridgehead.apiserver.shapes import StructShape
 from bridgehead.media_types import YAML

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from bridgehead.apiserver.http.paths import RequestInfo
 from bridgehead.apiserver.http.request import Receive, Response, Scope
+from bridgehead.apiserver.http.request_info import RequestInfo
 from bridgehead.apiserver.http.user import User
 from bridgehead.apiserver.registry.metadata import random_uuid
 

@@ -11,8 +11,8 @@ import msgspec
 
 from bridgehead.apiserver.errors import bad_request
 from bridgehead.apiserver.go_values import json_kind
-from bridgehead.apiserver.http.paths import is_true
 from bridgehead.apiserver.http.request import Request
+from bridgehead.apiserver.http.request_info import is_true
 from bridgehead.apiserver.http.worker import LONG_BYTES, run_long
 from bridgehead.apiserver.resource import JsonObject
 

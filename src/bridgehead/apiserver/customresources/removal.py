@@ -14,7 +14,7 @@ import msgspec
 from bridgehead.apiserver.errors import ApiStatus
 from bridgehead.apiserver.registry.deletion import DeleteOptions
 from bridgehead.apiserver.registry.registry import Registry
-from bridgehead.apiserver.registry.writes import Write
+from bridgehead.apiserver.registry.write import Write
 from bridgehead.apiserver.resource import JsonObject, Resource
 from bridgehead.objects.times import format_time
 from bridgehead.storage import Key, Overflow, StorageError

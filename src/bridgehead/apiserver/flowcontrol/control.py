@@ -14,11 +14,11 @@ import msgspec
 
 from bridgehead.apiserver.errors import ApiStatus
 from bridgehead.apiserver.fieldmanagement.managers import UPDATE, Writer
-from bridgehead.apiserver.http.paths import RequestInfo
+from bridgehead.apiserver.http.request_info import RequestInfo
 from bridgehead.apiserver.http.user import User
 from bridgehead.apiserver.metrics.waits import recorded_wait
 from bridgehead.apiserver.registry.registry import Registry
-from bridgehead.apiserver.registry.writes import Write
+from bridgehead.apiserver.registry.write import Write
 from bridgehead.apiserver.resource import JsonObject, Resource
 from bridgehead.apiserver.resources.flowcontrol import FLOW_SCHEMA_SPECS, PRIORITY_LEVEL_SPECS
 from bridgehead.objects.times import format_time

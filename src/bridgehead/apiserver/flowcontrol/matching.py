@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from bridgehead.apiserver.http.paths import RequestInfo
+from bridgehead.apiserver.http.request_info import RequestInfo
 from bridgehead.apiserver.http.user import User
 from bridgehead.apiserver.resource import JsonObject
 

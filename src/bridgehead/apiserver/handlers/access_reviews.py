@@ -16,8 +16,8 @@ from bridgehead.apiserver.bodies.decoding import decode_kind
 from bridgehead.apiserver.bodies.schema import Schema
 from bridgehead.apiserver.errors import bad_request, invalid, method_not_allowed
 from bridgehead.apiserver.field import Field
-from bridgehead.apiserver.http.paths import RequestInfo
 from bridgehead.apiserver.http.request import Request, Response, respond
+from bridgehead.apiserver.http.request_info import RequestInfo
 from bridgehead.apiserver.http.user import CredentialNotes, InvalidCredentials, User
 from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources.rbac import Rule

@@ -26,12 +26,12 @@ from bridgehead.apiserver.fieldmanagement.applying import Applied, apply, check_
 from bridgehead.apiserver.fieldmanagement.errors import BadConfiguration, Conflicts
 from bridgehead.apiserver.fieldmanagement.managers import Entries, Writer
 from bridgehead.apiserver.fieldmanagement.path_steps import path_text
-from bridgehead.apiserver.http.paths import parse_uint
 from bridgehead.apiserver.http.request import Request
+from bridgehead.apiserver.http.request_info import parse_uint
 from bridgehead.apiserver.http.worker import run_long
 from bridgehead.apiserver.registry.registry import Registry
 from bridgehead.apiserver.registry.request_checks import check_name
-from bridgehead.apiserver.registry.writes import Merge
+from bridgehead.apiserver.registry.write import Merge
 from bridgehead.apiserver.resource import JsonObject, Resource
 from bridgehead.objects.times import format_time
 from bridgehead.storage import Record

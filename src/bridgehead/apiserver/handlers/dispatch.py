@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 
 from bridgehead.apiserver.errors import ApiStatus, PageNotFound, method_not_allowed, not_found, not_found_path
-from bridgehead.apiserver.http.paths import RequestInfo
 from bridgehead.apiserver.http.request import Request, Response
+from bridgehead.apiserver.http.request_info import RequestInfo
 from bridgehead.apiserver.registry.registry import Registry
 from bridgehead.apiserver.registry.write_steps import STATUS_VIEWS
 from bridgehead.apiserver.resource import Resource

@@ -15,7 +15,7 @@ from bridgehead.apiserver.http.request import Request, Response, respond
 from bridgehead.apiserver.registry.deletion import DeleteOptions
 from bridgehead.apiserver.registry.registry import Registry
 from bridgehead.apiserver.registry.request_checks import check_preconditions
-from bridgehead.apiserver.registry.writes import Write
+from bridgehead.apiserver.registry.write import Write
 from bridgehead.apiserver.resource import JsonObject, Resource
 from bridgehead.apiserver.resources.shared.conditions import find_condition
 from bridgehead.objects.times import format_time

@@ -13,8 +13,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from bridgehead.apiserver.errors import PageNotFound
-from bridgehead.apiserver.http.paths import QueryList
 from bridgehead.apiserver.http.request import Response, text_response
+from bridgehead.apiserver.http.request_info import QueryList
 from bridgehead.exposition.formats import render
 
 SLIS_PATH = "/metrics/slis"

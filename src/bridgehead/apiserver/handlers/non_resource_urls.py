@@ -15,8 +15,8 @@ import msgspec
 
 from bridgehead import GIT_VERSION, KUBERNETES_VERSION, architecture
 from bridgehead.apiserver.errors import PageNotFound, method_not_allowed, not_acceptable, not_found_path
-from bridgehead.apiserver.http.paths import parse_query_list
 from bridgehead.apiserver.http.request import Request, Response
+from bridgehead.apiserver.http.request_info import parse_query_list
 from bridgehead.apiserver.metrics.page import Metrics
 from bridgehead.storage import StoreBroken
 from bridgehead.zpages import FLAGZ, STATUSZ, ZPages, offered_forms

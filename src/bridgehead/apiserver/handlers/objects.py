@@ -24,8 +24,8 @@ from bridgehead.apiserver.errors import (
     success,
 )
 from bridgehead.apiserver.fieldmanagement.managers import APPLY, Writer
-from bridgehead.apiserver.http.paths import Query, named_by_selector
 from bridgehead.apiserver.http.request import Request, Response, respond
+from bridgehead.apiserver.http.request_info import Query, named_by_selector
 from bridgehead.apiserver.http.worker import run_long
 from bridgehead.apiserver.registry import lists
 from bridgehead.apiserver.registry.deletion import DeleteOptions
@@ -35,7 +35,7 @@ from bridgehead.apiserver.registry.owner_references import with_unique_owners
 from bridgehead.apiserver.registry.registry import Registry
 from bridgehead.apiserver.registry.request_checks import check_url, replacement, with_same_uid
 from bridgehead.apiserver.registry.watching import OpenWatches, WatchStream, parse_watch_options
-from bridgehead.apiserver.registry.writes import Write
+from bridgehead.apiserver.registry.write import Write
 from bridgehead.apiserver.resource import JsonObject, Resource
 from bridgehead.storage import Store
 

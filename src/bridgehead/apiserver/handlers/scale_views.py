@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from bridgehead.apiserver.registry.writes import View
+from bridgehead.apiserver.registry.write import View
 from bridgehead.apiserver.resource import JsonObject, Resource, ScalePaths
 from bridgehead.apiserver.resources.shared.columns import AGE, NAME, number_column
 from bridgehead.apiserver.resources.shared.metadata_validation import selector_text

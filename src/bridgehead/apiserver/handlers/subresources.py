@@ -32,8 +32,8 @@ from bridgehead.apiserver.fieldmanagement.managers import APPLY, Entries, Writer
 from bridgehead.apiserver.http.request import Request, Response, respond
 from bridgehead.apiserver.registry.registry import Registry
 from bridgehead.apiserver.registry.request_checks import check_url, with_same_uid
+from bridgehead.apiserver.registry.write import Write
 from bridgehead.apiserver.registry.write_steps import BINDING
-from bridgehead.apiserver.registry.writes import Write
 from bridgehead.apiserver.resource import Change, JsonObject, Resource
 from bridgehead.objects.times import format_time
 from bridgehead.storage import Record

@@ -13,7 +13,7 @@ import msgspec
 from bridgehead.apiserver.bodies.collection import json_document
 from bridgehead.apiserver.bodies.nulls import decode_stored
 from bridgehead.apiserver.errors import bad_request
-from bridgehead.apiserver.http.paths import Query
+from bridgehead.apiserver.http.request_info import Query
 from bridgehead.apiserver.resource import JsonObject, Resource
 
 from .stored_forms import served_value

@@ -13,8 +13,8 @@ from bridgehead.apiserver.bodies.serialization import DELETE_OPTIONS, kind_and_v
 from bridgehead.apiserver.errors import SchemaMismatch, bad_request, invalid_options
 from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.fieldmanagement.managers import APPLY, MAX_NAME_BYTES, UPDATE, Writer, manager_of
-from bridgehead.apiserver.http.paths import Query, is_true, parse_int
 from bridgehead.apiserver.http.request import Request
+from bridgehead.apiserver.http.request_info import Query, is_true, parse_int
 from bridgehead.apiserver.registry.deletion import BACKGROUND, FOREGROUND, ORPHAN, DeleteOptions
 from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.shapes import Shape

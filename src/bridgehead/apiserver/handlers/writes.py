@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from bridgehead.apiserver.admission.attributes import CREATE, DELETE, UPDATE, Attributes
 from bridgehead.apiserver.fieldmanagement.managers import Writer
-from bridgehead.apiserver.http.paths import Query
 from bridgehead.apiserver.http.request import Request
+from bridgehead.apiserver.http.request_info import Query
 from bridgehead.apiserver.registry.deletion import DeleteOptions
-from bridgehead.apiserver.registry.writes import View, Write
+from bridgehead.apiserver.registry.write import View, Write
 from bridgehead.apiserver.resource import JsonObject, Resource
 
 Kind = tuple[str, str, str]

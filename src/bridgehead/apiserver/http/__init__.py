@@ -7,7 +7,7 @@ client_authorities  the CA of a client's certificate: that of users or of front 
 socket_protocol   WebSockets
 tunnel            upgraded connections that the application takes over
 upgrade_forwarding  upgraded connections that are passed on to another server
-paths             what a request asks for: verb, group, resource, namespace, name
+request_info      what a request asks for: verb, group, resource, namespace, name
 user              the user of a request
 negotiation       media types
 request           request and response, as handlers get and return them

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from bridgehead.apiserver.errors import not_acceptable
 from bridgehead.media_types import JSON, PROTOBUF, YAML, MediaType, parse_accept
 
-from .paths import Query, is_true
+from .request_info import Query, is_true
 
 _ANY = ("*/*", "application/*")
 _FORMS = ("Table", "PartialObjectMetadata", "PartialObjectMetadataList")

@@ -11,7 +11,7 @@ import msgspec
 
 from bridgehead.apiserver.errors import timed_out, too_large
 
-from .paths import Query, RequestInfo
+from .request_info import Query, RequestInfo
 from .user import User
 
 Scope = MutableMapping[str, Any]

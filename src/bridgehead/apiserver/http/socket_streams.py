@@ -12,8 +12,8 @@ from typing import Any
 
 from bridgehead.apiserver.errors import bad_request
 
-from .paths import RequestInfo
 from .request import Receive, Response, Scope, Send
+from .request_info import RequestInfo
 from .sending import Sender
 
 _TOKEN = "base64url.bearer.authorization.k8s.io."

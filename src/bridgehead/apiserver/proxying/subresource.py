@@ -14,8 +14,8 @@ import msgspec
 
 from bridgehead.apiserver.admission.connect_requests import connect_attributes, connect_options
 from bridgehead.apiserver.errors import bad_request, method_not_allowed, not_found_named, not_found_path
-from bridgehead.apiserver.http.paths import RequestInfo
 from bridgehead.apiserver.http.request import Request, Response
+from bridgehead.apiserver.http.request_info import RequestInfo
 from bridgehead.apiserver.http.tunnel import asks_for_upgrade
 from bridgehead.apiserver.registry.registry import Registry
 from bridgehead.apiserver.resource import JsonObject

@@ -1,6 +1,6 @@
 """Operations on stored objects, independent of HTTP.
 
-writes            the value that carries one write
+write             the value that carries one write
 registry          create, update, apply, delete: the order of a write's steps, commit, retries
 write_steps       the steps of one attempt of a write: defaults, managers, hooks of the resource, validation
 write_admission   admission of one write

@@ -23,7 +23,7 @@ from bridgehead.objects.selectors import Selector, compile_selector
 from bridgehead.storage import Change, Key, Overflow, Record, StorageError, TooOld
 
 from .registry import Registry
-from .writes import Write
+from .write import Write
 
 log = logging.getLogger(__name__)
 

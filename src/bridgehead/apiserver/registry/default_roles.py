@@ -24,7 +24,7 @@ from . import metadata
 from .deletion import DeleteOptions
 from .managed_fields import FIELD
 from .registry import Registry
-from .writes import Write
+from .write import Write
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from bridgehead.apiserver.resource import JsonObject, copied
 from bridgehead.storage import Key
 
 from .registry import Registry
-from .writes import Write
+from .write import Write
 
 
 async def ensure(

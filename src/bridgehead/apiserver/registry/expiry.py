@@ -16,7 +16,7 @@ from bridgehead.storage import StorageError
 
 from .deletion import DeleteOptions
 from .registry import Registry
-from .writes import Write
+from .write import Write
 
 log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from bridgehead.storage import Change, Key, Overflow, Record, StorageError, TooO
 
 from .deletion import DeleteOptions
 from .registry import Registry
-from .writes import Write
+from .write import Write
 
 log = logging.getLogger(__name__)
 

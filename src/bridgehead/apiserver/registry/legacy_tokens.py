@@ -16,7 +16,7 @@ from bridgehead.apiserver.resource import JsonObject
 from bridgehead.storage import StorageError
 
 from .registry import Registry
-from .writes import Write
+from .write import Write
 
 log = logging.getLogger(__name__)
 

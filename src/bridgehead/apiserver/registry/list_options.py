@@ -9,7 +9,7 @@ import json
 
 from bridgehead.apiserver.errors import bad_request, invalid
 from bridgehead.apiserver.field import Field, FieldError
-from bridgehead.apiserver.http.paths import Query, parse_int, parse_uint
+from bridgehead.apiserver.http.request_info import Query, parse_int, parse_uint
 
 EXACT, NOT_OLDER_THAN = "Exact", "NotOlderThan"
 _MATCH = "resourceVersionMatch"

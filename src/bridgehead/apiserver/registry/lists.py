@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bridgehead.apiserver.errors import ApiStatus, bad_request, expired_list, too_large_resource_version
-from bridgehead.apiserver.http.paths import Query, RequestInfo, is_true
+from bridgehead.apiserver.http.request_info import Query, RequestInfo, is_true
 from bridgehead.apiserver.resource import JsonObject, Resource
 from bridgehead.objects.selectors import EVERYTHING, Selector, parse_field_selector, parse_label_selector
 from bridgehead.storage import Facts, FieldValue, Record, Store, TooOld

@@ -18,7 +18,7 @@ from bridgehead.apiserver.fieldmanagement.roots import as_root
 from bridgehead.apiserver.resource import CLIENT_METADATA, JsonObject, Resource
 from bridgehead.apiserver.shapes import Shape
 
-from .writes import Write
+from .write import Write
 
 FIELD = "managedFields"
 

@@ -20,7 +20,7 @@ from bridgehead.apiserver.resources.admissionregistration import VALIDATING_ADMI
 from bridgehead.storage import Overflow, Record, StorageError, TooOld
 
 from .registry import Registry
-from .writes import Write
+from .write import Write
 
 if TYPE_CHECKING:
     from bridgehead.apiserver.cel.types import Type

@@ -25,7 +25,7 @@ from bridgehead.apiserver.resource import JsonObject
 from bridgehead.storage import Change, Key, Overflow, Record, StorageError, TooOld
 
 from .registry import Registry
-from .writes import Write
+from .write import Write
 
 log = logging.getLogger(__name__)
 

@@ -53,9 +53,9 @@ from .deletion import DeleteOptions, Keep, plan_delete
 from .facts import facts_of
 from .managed_fields import Ownership
 from .request_checks import check_preconditions, check_url, has_version
+from .write import Merge, Write
 from .write_admission import WriteAdmission
 from .write_steps import Changed, Draft, New, WriteSteps
-from .writes import Merge, Write
 
 # An attempt fails only when another write succeeds, so the system as a whole makes progress. This bound ends a bug.
 _ATTEMPTS = 200

@@ -14,11 +14,11 @@ from bridgehead.apiserver.errors import (
     malformed_resource_version,
 )
 from bridgehead.apiserver.field import IMMUTABLE, Field
-from bridgehead.apiserver.http.paths import parse_uint
+from bridgehead.apiserver.http.request_info import parse_uint
 from bridgehead.apiserver.resource import Change, JsonObject, Resource
 
 from .deletion import DeleteOptions
-from .writes import Write
+from .write import Write
 
 
 def check_name(given: str, on_url: str) -> None:

@@ -25,7 +25,7 @@ from bridgehead.objects.times import format_time, parse_time
 from bridgehead.storage import Key, Overflow, StorageError, TooOld
 
 from .registry import Registry
-from .writes import Write
+from .write import Write
 
 log = logging.getLogger(__name__)
 

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 import msgspec
 
 from bridgehead.apiserver.errors import ApiStatus, expired
-from bridgehead.apiserver.http.paths import Query, RequestInfo, is_true
 from bridgehead.apiserver.http.piecewise import PIECE_BYTES, in_turns
+from bridgehead.apiserver.http.request_info import Query, RequestInfo, is_true
 from bridgehead.apiserver.resource import JsonObject, Resource
 from bridgehead.storage import Change, Overflow, Record, Store, TooOld, Watch
 

@@ -15,8 +15,8 @@ from bridgehead.storage import Companions
 from .managed_fields import FIELD
 from .owner_references import with_unique_owners
 from .request_checks import check_identity, check_url
+from .write import Write
 from .write_steps import Changed, Draft, New, with_managers
-from .writes import Write
 
 
 class WriteAdmission:

@@ -26,7 +26,7 @@ from .facts import facts_of
 from .managed_fields import FIELD, Ownership
 from .owner_references import with_unique_owners
 from .request_checks import check_expected_version, check_url
-from .writes import Merge, Write
+from .write import Merge, Write
 
 # The subresources that write only the status.
 STATUS_VIEWS = ("status", "approval")

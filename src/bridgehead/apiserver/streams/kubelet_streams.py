@@ -17,8 +17,8 @@ import aiohttp
 from yarl import URL
 
 from bridgehead.apiserver.errors import ApiStatus, bad_request
-from bridgehead.apiserver.http.paths import QueryList
 from bridgehead.apiserver.http.request import Request, Response
+from bridgehead.apiserver.http.request_info import QueryList
 from bridgehead.apiserver.http.tunnel import Tunnel, tunnel_of
 from bridgehead.apiserver.http.upgrade_forwarding import MalformedAnswer, forward_upgrade, request_head
 from bridgehead.apiserver.resource import JsonObject

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from bridgehead.apiserver.errors import ApiStatus, bad_request, internal_error, invalid
 from bridgehead.apiserver.field import Field
-from bridgehead.apiserver.http.paths import parse_int
+from bridgehead.apiserver.http.request_info import parse_int
 
 _AT_LEAST = {"tailLines": 0, "limitBytes": 1, "sinceSeconds": 1}
 MAX_TEXT_BYTES = 50_000  # of a kubelet's answer (maxReadLength)

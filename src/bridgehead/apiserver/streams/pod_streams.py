@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from bridgehead.apiserver.access.authorization import Authorizer
 from bridgehead.apiserver.admission.connect_requests import connect_attributes, connect_options, connect_query
 from bridgehead.apiserver.errors import forbidden, method_not_allowed, not_found_path
-from bridgehead.apiserver.http.paths import QueryList, RequestInfo, parse_query_list
 from bridgehead.apiserver.http.request import Request, Response
+from bridgehead.apiserver.http.request_info import QueryList, RequestInfo, parse_query_list
 from bridgehead.apiserver.registry.registry import Registry
 from bridgehead.apiserver.resource import JsonObject, copied
 from bridgehead.storage import Key

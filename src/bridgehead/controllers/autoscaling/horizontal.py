@@ -15,8 +15,8 @@ from bridgehead.client import ApiClient, EventRecorder, WorkQueue
 from bridgehead.client.errors import ClientError, Unreachable
 from bridgehead.client.workqueue import Done, Outcome, Requeue
 from bridgehead.controllers.conditions import status_patch
-from bridgehead.controllers.latest import Latest
-from bridgehead.controllers.shared import Informers
+from bridgehead.controllers.read_your_writes import Latest
+from bridgehead.controllers.shared_informers import Informers
 from bridgehead.objects.autoscaling import HorizontalPodAutoscaler
 from bridgehead.objects.core import Pod
 from bridgehead.objects.kinds import HORIZONTAL_POD_AUTOSCALERS, PODS

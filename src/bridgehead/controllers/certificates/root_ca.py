@@ -9,7 +9,7 @@ import contextlib
 
 from bridgehead.client import ApiClient, Done, EventRecorder, Informer, Outcome, WorkQueue
 from bridgehead.client.errors import AlreadyExists, NotFound
-from bridgehead.controllers.shared import Informers
+from bridgehead.controllers.shared_informers import Informers
 from bridgehead.objects.core import ConfigMap, Namespace
 from bridgehead.objects.kinds import CONFIG_MAPS, NAMESPACES
 from bridgehead.objects.meta import ObjectKey, ObjectMeta

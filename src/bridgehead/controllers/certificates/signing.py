@@ -15,7 +15,7 @@ import msgspec
 
 from bridgehead.client import ApiClient, Done, EventRecorder, Outcome, WorkQueue
 from bridgehead.client.errors import Conflict, NotFound
-from bridgehead.controllers.shared import Informers
+from bridgehead.controllers.shared_informers import Informers
 from bridgehead.objects.certificates import CertificateSigningRequest
 from bridgehead.objects.kinds import CERTIFICATE_SIGNING_REQUESTS
 from bridgehead.objects.meta import ObjectKey

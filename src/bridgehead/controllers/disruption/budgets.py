@@ -12,8 +12,8 @@ from collections.abc import Callable
 from bridgehead.client import ApiClient, EventRecorder, WorkQueue
 from bridgehead.client.errors import Conflict, NotFound
 from bridgehead.client.workqueue import Done, Outcome, Requeue, Retry
-from bridgehead.controllers.latest import Latest
-from bridgehead.controllers.shared import Informers
+from bridgehead.controllers.read_your_writes import Latest
+from bridgehead.controllers.shared_informers import Informers
 from bridgehead.objects.core import Pod
 from bridgehead.objects.kinds import POD_DISRUPTION_BUDGETS, PODS
 from bridgehead.objects.meta import ObjectKey

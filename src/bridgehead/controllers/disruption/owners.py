@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from bridgehead.client import ApiClient
 from bridgehead.client.errors import NotFound
 from bridgehead.controllers.served_kinds import find_kind
-from bridgehead.controllers.shared import Informers
+from bridgehead.controllers.shared_informers import Informers
 from bridgehead.objects.core import Pod
 from bridgehead.objects.kinds import DEPLOYMENTS, REPLICA_SETS, REPLICATION_CONTROLLERS, STATEFUL_SETS
 from bridgehead.objects.meta import ObjectKey, OwnerReference

@@ -16,8 +16,8 @@ import msgspec
 from bridgehead.client import ApiClient, EventRecorder, WorkQueue
 from bridgehead.client.errors import AlreadyExists, ClientError, Conflict, NotFound, Unreachable
 from bridgehead.client.workqueue import Done, Outcome, Retry
-from bridgehead.controllers.latest import Latest
-from bridgehead.controllers.shared import Informers
+from bridgehead.controllers.read_your_writes import Latest
+from bridgehead.controllers.shared_informers import Informers
 from bridgehead.controllers.workloads.pod_control import is_namespace_terminating
 from bridgehead.objects.addresses import ip_family
 from bridgehead.objects.core import EndpointAddress, EndpointPort, Endpoints, EndpointSubset, Pod, Service

@@ -14,7 +14,7 @@ from bridgehead.client import ApiClient, EventRecorder, WorkQueue
 from bridgehead.client.errors import ClientError, Conflict, NotFound, Unreachable
 from bridgehead.client.workqueue import Done, Outcome
 from bridgehead.controllers.adoption import controller_reference
-from bridgehead.controllers.shared import PODS_BY_NODE, Informers, node_of_pod
+from bridgehead.controllers.shared_informers import PODS_BY_NODE, Informers, node_of_pod
 from bridgehead.controllers.workloads.pod_control import is_namespace_terminating
 from bridgehead.objects.core import Node, Service
 from bridgehead.objects.endpoint_slices import DEFAULT_MAX_ENDPOINTS, EndpointSlice

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from bridgehead.client import ApiClient, EventRecorder, Informer, WorkQueue
 from bridgehead.client.errors import NotFound
 from bridgehead.client.workqueue import Done, Outcome
-from bridgehead.controllers.shared import Informers
+from bridgehead.controllers.shared_informers import Informers
 from bridgehead.objects import progress
 from bridgehead.objects.coordination import Lease
 from bridgehead.objects.core import Service

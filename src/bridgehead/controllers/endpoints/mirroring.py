@@ -14,7 +14,7 @@ from bridgehead.client import ApiClient, EventRecorder, WorkQueue
 from bridgehead.client.errors import ClientError
 from bridgehead.client.workqueue import Done, Outcome
 from bridgehead.controllers.adoption import controller_reference
-from bridgehead.controllers.shared import Informers
+from bridgehead.controllers.shared_informers import Informers
 from bridgehead.controllers.workloads.pod_control import is_namespace_terminating
 from bridgehead.objects.addresses import ip_family
 from bridgehead.objects.core import EndpointAddress, EndpointPort, Endpoints, Service

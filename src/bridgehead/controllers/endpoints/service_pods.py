@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from bridgehead.controllers.shared import Informers
+from bridgehead.controllers.shared_informers import Informers
 from bridgehead.objects.core import Pod, Service
 from bridgehead.objects.kinds import PODS, SERVICES
 from bridgehead.objects.meta import ObjectKey

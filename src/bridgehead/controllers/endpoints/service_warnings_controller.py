@@ -18,7 +18,7 @@ from bridgehead.client import ApiClient, EventRecorder, WorkQueue
 from bridgehead.client.errors import AlreadyExists, ClientError, NotFound
 from bridgehead.client.event_recorder import reference_to
 from bridgehead.client.workqueue import Done, Outcome, Requeue
-from bridgehead.controllers.shared import Informers
+from bridgehead.controllers.shared_informers import Informers
 from bridgehead.controllers.workloads.pod_control import is_namespace_terminating
 from bridgehead.objects.core import Event, EventSource, Service
 from bridgehead.objects.endpoint_slices import EndpointSlice

@@ -7,7 +7,7 @@ between would create the same slice twice. Therefore the API server's answer cou
 from __future__ import annotations
 
 from bridgehead.client import Informer
-from bridgehead.controllers.latest import version_of
+from bridgehead.controllers.read_your_writes import version_of
 from bridgehead.objects.endpoint_slices import MANAGED_BY_LABEL, EndpointSlice
 from bridgehead.objects.meta import ObjectKey, version_number
 

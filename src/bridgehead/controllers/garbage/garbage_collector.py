@@ -19,7 +19,7 @@ import msgspec
 from bridgehead.client import ApiClient, Done, EventRecorder, Informer, Outcome, Retry, WorkQueue
 from bridgehead.client.discovery import ServedKind, discover, metadata_kind
 from bridgehead.client.errors import ApiError, ClientError, NotFound
-from bridgehead.controllers.shared import Informers
+from bridgehead.controllers.shared_informers import Informers
 from bridgehead.objects.kinds import Kind
 from bridgehead.objects.meta import Object, ObjectReference, OwnerReference
 

@@ -16,8 +16,8 @@ from bridgehead.client.errors import AlreadyExists, ClientError, NotFound
 from bridgehead.client.workqueue import Done, Outcome, Requeue
 from bridgehead.controllers.adoption import controller_reference
 from bridgehead.controllers.conditions import status_patch
-from bridgehead.controllers.latest import Latest
-from bridgehead.controllers.shared import Informers
+from bridgehead.controllers.read_your_writes import Latest
+from bridgehead.controllers.shared_informers import Informers
 from bridgehead.controllers.workloads.expectations import owner_of
 from bridgehead.controllers.workloads.owned import OwnedIndex
 from bridgehead.controllers.workloads.pod_control import is_namespace_terminating

@@ -18,8 +18,8 @@ from bridgehead.client.errors import ClientError, NotFound
 from bridgehead.client.workqueue import Done, Outcome, Requeue, Retry
 from bridgehead.controllers.adoption import Claimer, adopters
 from bridgehead.controllers.conditions import status_patch, with_condition
-from bridgehead.controllers.latest import Latest
-from bridgehead.controllers.shared import Informers
+from bridgehead.controllers.read_your_writes import Latest
+from bridgehead.controllers.shared_informers import Informers
 from bridgehead.controllers.workloads.bursts import BURST, Bursts
 from bridgehead.controllers.workloads.expectations import EXPIRY, Expectations, observe_pod_change, owner_of
 from bridgehead.controllers.workloads.owned import OwnedIndex

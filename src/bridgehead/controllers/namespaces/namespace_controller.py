@@ -14,7 +14,7 @@ from time import time
 from bridgehead.client import ApiClient, Done, EventRecorder, Outcome, Requeue, WorkQueue
 from bridgehead.client.discovery import ServedKind, discover
 from bridgehead.client.errors import ApiError, Conflict, NotFound
-from bridgehead.controllers.shared import Informers
+from bridgehead.controllers.shared_informers import Informers
 from bridgehead.objects.core import Namespace, Pod
 from bridgehead.objects.kinds import NAMESPACES, PODS
 from bridgehead.objects.meta import Object, ObjectKey

@@ -22,7 +22,7 @@ import msgspec
 from bridgehead.client import ApiClient, Done, EventRecorder, Outcome, Requeue, WorkQueue
 from bridgehead.client.errors import Conflict, NotFound
 from bridgehead.controllers.pod_status import patch_pod_status
-from bridgehead.controllers.shared import PODS_BY_NODE, Informers, node_of_pod
+from bridgehead.controllers.shared_informers import PODS_BY_NODE, Informers, node_of_pod
 from bridgehead.objects.coordination import Lease
 from bridgehead.objects.core import Node
 from bridgehead.objects.kinds import LEASES, NODES, PODS

@@ -12,7 +12,7 @@ from time import time
 from bridgehead.client import ApiClient, Done, EventRecorder, Outcome, Requeue, WorkQueue
 from bridgehead.client.errors import Conflict, NotFound
 from bridgehead.controllers.pod_status import disruption, patch_pod_status
-from bridgehead.controllers.shared import PODS_BY_NODE, Informers, node_of_pod
+from bridgehead.controllers.shared_informers import PODS_BY_NODE, Informers, node_of_pod
 from bridgehead.objects.core import Node, Pod
 from bridgehead.objects.kinds import NODES, PODS
 from bridgehead.objects.meta import ObjectKey

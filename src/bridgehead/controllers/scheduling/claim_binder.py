@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from bridgehead.client import ApiClient
-from bridgehead.controllers.latest import Latest
-from bridgehead.controllers.shared import PODS_BY_CLAIM, Informers, claims_of_pod
+from bridgehead.controllers.read_your_writes import Latest
+from bridgehead.controllers.shared_informers import PODS_BY_CLAIM, Informers, claims_of_pod
 from bridgehead.objects.core import Node, Pod
 from bridgehead.objects.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES
 from bridgehead.objects.meta import ObjectKey

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from bridgehead.client import ApiClient, EventRecorder
 from bridgehead.client.errors import Conflict, NotFound
 from bridgehead.controllers.pod_status import disruption, patch_pod_status
-from bridgehead.controllers.shared import Informers
+from bridgehead.controllers.shared_informers import Informers
 from bridgehead.objects.core import Pod
 from bridgehead.objects.kinds import POD_DISRUPTION_BUDGETS, PODS
 

@@ -20,7 +20,7 @@ from bridgehead.client import ApiClient, EventRecorder, WorkQueue
 from bridgehead.client.errors import ClientError, Conflict, NotFound
 from bridgehead.client.workqueue import Done, Outcome, Requeue, Retry
 from bridgehead.controllers.pod_status import patch_pod_status
-from bridgehead.controllers.shared import Informers
+from bridgehead.controllers.shared_informers import Informers
 from bridgehead.objects.core import Namespace, Node, Pod
 from bridgehead.objects.kinds import NAMESPACES, NODES, PODS
 from bridgehead.objects.meta import ObjectKey, find_condition

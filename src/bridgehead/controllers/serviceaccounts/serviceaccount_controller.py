@@ -9,7 +9,7 @@ import contextlib
 
 from bridgehead.client import ApiClient, Done, EventRecorder, Outcome, WorkQueue
 from bridgehead.client.errors import AlreadyExists
-from bridgehead.controllers.shared import Informers
+from bridgehead.controllers.shared_informers import Informers
 from bridgehead.objects.core import Namespace, ServiceAccount
 from bridgehead.objects.kinds import NAMESPACES, SERVICE_ACCOUNTS
 from bridgehead.objects.meta import ObjectKey, ObjectMeta

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from bridgehead.client import ApiClient, Done, EventRecorder, Informer, Outcome, WorkQueue
 from bridgehead.client.errors import Conflict, NotFound
-from bridgehead.controllers.shared import Informers
+from bridgehead.controllers.shared_informers import Informers
 from bridgehead.objects.core import Secret, ServiceAccount
 from bridgehead.objects.kinds import SECRETS, SERVICE_ACCOUNTS
 from bridgehead.objects.meta import ObjectKey

@@ -17,8 +17,8 @@ from bridgehead.client import ApiClient, EventRecorder, WorkQueue
 from bridgehead.client.workqueue import Done, Outcome, Requeue, Retry
 from bridgehead.controllers.adoption import Claimer, adopters
 from bridgehead.controllers.conditions import status_patch
-from bridgehead.controllers.latest import Latest
-from bridgehead.controllers.shared import Informers
+from bridgehead.controllers.read_your_writes import Latest
+from bridgehead.controllers.shared_informers import Informers
 from bridgehead.controllers.workloads.availability import next_availability
 from bridgehead.controllers.workloads.bursts import BURST, Bursts
 from bridgehead.controllers.workloads.expectations import owner_of

@@ -17,8 +17,8 @@ import msgspec
 from bridgehead.client import ApiClient, EventRecorder, WorkQueue
 from bridgehead.client.errors import NotFound
 from bridgehead.client.workqueue import Done, Outcome
-from bridgehead.controllers.latest import Latest
-from bridgehead.controllers.shared import PODS_BY_CLAIM, Informers, claims_of_pod
+from bridgehead.controllers.read_your_writes import Latest
+from bridgehead.controllers.shared_informers import PODS_BY_CLAIM, Informers, claims_of_pod
 from bridgehead.objects.core import Pod
 from bridgehead.objects.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES
 from bridgehead.objects.meta import ObjectKey, ObjectReference

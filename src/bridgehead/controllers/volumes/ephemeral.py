@@ -12,7 +12,7 @@ from typing import Any
 from bridgehead.client import ApiClient, EventRecorder, WorkQueue
 from bridgehead.client.errors import AlreadyExists, ClientError
 from bridgehead.client.workqueue import Done, Outcome, Retry
-from bridgehead.controllers.shared import PODS_BY_CLAIM, Informers, claims_of_pod
+from bridgehead.controllers.shared_informers import PODS_BY_CLAIM, Informers, claims_of_pod
 from bridgehead.objects.core import Pod, Volume
 from bridgehead.objects.kinds import PERSISTENT_VOLUME_CLAIMS, PODS
 from bridgehead.objects.meta import ObjectKey

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from bridgehead.client import ApiClient, EventRecorder, WorkQueue
 from bridgehead.client.errors import AlreadyExists, ClientError, NotFound
 from bridgehead.client.workqueue import Done, Outcome, Requeue
-from bridgehead.controllers.shared import Informers
+from bridgehead.controllers.shared_informers import Informers
 from bridgehead.objects.core import Node, Pod
 from bridgehead.objects.kinds import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES
 from bridgehead.objects.meta import ObjectKey

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bridgehead.client import ApiClient, EventRecorder, WorkQueue
 from bridgehead.client.workqueue import Done, Outcome
-from bridgehead.controllers.shared import PODS_BY_CLAIM, Informers, claims_of_pod
+from bridgehead.controllers.shared_informers import PODS_BY_CLAIM, Informers, claims_of_pod
 from bridgehead.objects.core import Pod
 from bridgehead.objects.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS
 from bridgehead.objects.meta import ObjectKey

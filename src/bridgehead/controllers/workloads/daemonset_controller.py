@@ -18,8 +18,8 @@ from bridgehead.client.errors import ClientError
 from bridgehead.client.workqueue import Done, Outcome, Requeue, Retry
 from bridgehead.controllers.adoption import Claimer, adopters
 from bridgehead.controllers.conditions import status_patch
-from bridgehead.controllers.latest import Latest
-from bridgehead.controllers.shared import Informers
+from bridgehead.controllers.read_your_writes import Latest
+from bridgehead.controllers.shared_informers import Informers
 from bridgehead.objects.apps import DaemonSet, DaemonSetStatus
 from bridgehead.objects.core import Node, Pod
 from bridgehead.objects.kinds import DAEMON_SETS, NODES, PODS

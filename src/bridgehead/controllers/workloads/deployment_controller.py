@@ -18,8 +18,8 @@ from bridgehead.client.errors import AlreadyExists, ClientError, NotFound
 from bridgehead.client.workqueue import Done, Outcome, Requeue, Retry
 from bridgehead.controllers.adoption import Claimer, adopters, controller_reference
 from bridgehead.controllers.conditions import status_patch
-from bridgehead.controllers.latest import Latest
-from bridgehead.controllers.shared import Informers
+from bridgehead.controllers.read_your_writes import Latest
+from bridgehead.controllers.shared_informers import Informers
 from bridgehead.objects.apps import Deployment, DeploymentStatus, ReplicaSet
 from bridgehead.objects.core import Pod
 from bridgehead.objects.kinds import DEPLOYMENTS, PODS, REPLICA_SETS

@@ -14,8 +14,8 @@ from bridgehead.client.errors import ClientError
 from bridgehead.client.workqueue import Done, Outcome, Requeue, Retry
 from bridgehead.controllers.adoption import Claimer, adopters
 from bridgehead.controllers.conditions import REPLICA_FAILURE, status_patch, with_condition, without_condition
-from bridgehead.controllers.latest import Latest
-from bridgehead.controllers.shared import Informers
+from bridgehead.controllers.read_your_writes import Latest
+from bridgehead.controllers.shared_informers import Informers
 from bridgehead.objects.apps import ReplicaSet, ReplicaSetStatus
 from bridgehead.objects.core import Pod
 from bridgehead.objects.kinds import PODS, REPLICA_SETS, REPLICATION_CONTROLLERS, Kind

@@ -12,8 +12,8 @@ from typing import Any, Generic, TypeVar
 from bridgehead.client import ApiClient
 from bridgehead.client.errors import AlreadyExists, NotFound
 from bridgehead.controllers.adoption import Claimer
-from bridgehead.controllers.latest import Latest
-from bridgehead.controllers.shared import Informers
+from bridgehead.controllers.read_your_writes import Latest
+from bridgehead.controllers.shared_informers import Informers
 from bridgehead.objects.apps import ControllerRevision, DaemonSet, StatefulSet
 from bridgehead.objects.kinds import CONTROLLER_REVISIONS, Kind
 from bridgehead.objects.meta import ObjectKey

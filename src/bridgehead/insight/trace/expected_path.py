@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable
 import msgspec
 
 from bridgehead.proxy.address_texts import of_family
-from bridgehead.proxy.changes import Frontends
+from bridgehead.proxy.frontend_table import Frontends
 from bridgehead.proxy.frontends import Backend, Frontend, FrontendKey, NodeFacts, SourceNat, Verdict
 from bridgehead.proxy.mode import Settings
 

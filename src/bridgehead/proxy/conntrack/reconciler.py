@@ -20,7 +20,7 @@ from bridgehead.network.own_addresses import is_local
 from bridgehead.objects.endpoint_slices import EndpointSlice
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.proxy.address_texts import AddressPort, Family
-from bridgehead.proxy.changes import FrontendTable, Update
+from bridgehead.proxy.frontend_table import FrontendTable, Update
 from bridgehead.proxy.frontends import ServiceFrontends
 from bridgehead.proxy.mode import Settings
 

@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.proxy.address_texts import AddressPort, Family
-from bridgehead.proxy.changes import FrontendTable
+from bridgehead.proxy.frontend_table import FrontendTable
 from bridgehead.proxy.frontends import ANY_LOCAL, Frontend, FrontendKey
 from bridgehead.proxy.mode import Settings
 

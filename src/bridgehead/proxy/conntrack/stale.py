@@ -23,7 +23,7 @@ from collections.abc import Set as AbstractSet
 from bridgehead.objects.endpoint_slices import Endpoint, EndpointSlice
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.proxy.address_texts import AddressPort, canonical_address
-from bridgehead.proxy.changes import FrontendTable, Update
+from bridgehead.proxy.frontend_table import FrontendTable, Update
 from bridgehead.proxy.frontends import Backend, Frontend, FrontendKey, ServiceFrontends
 from bridgehead.proxy.mode import Settings
 

@@ -12,8 +12,8 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 
 from bridgehead.proxy.address_texts import Family, family_of
-from bridgehead.proxy.changes import Frontends, FrontendTable, Update, merge_updates
 from bridgehead.proxy.errors import Disturbed, NotFound, Refused, TooBig
+from bridgehead.proxy.frontend_table import Frontends, FrontendTable, Update, merge_updates
 from bridgehead.proxy.frontends import Frontend, Problem
 from bridgehead.proxy.mode import ObservedCommits, Repair, Settings, Watched
 

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
 from bridgehead.proxy.address_texts import Family, family_of, of_family
-from bridgehead.proxy.changes import Change
+from bridgehead.proxy.frontend_table import Change
 from bridgehead.proxy.frontends import Frontend, FrontendKey
 from bridgehead.proxy.mode import Settings
 

@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 
 from bridgehead.proxy import iptables
 from bridgehead.proxy.address_texts import Family, is_loopback
-from bridgehead.proxy.changes import FrontendTable, Update, merge_updates
 from bridgehead.proxy.config import IpvsOptions
+from bridgehead.proxy.frontend_table import FrontendTable, Update, merge_updates
 from bridgehead.proxy.frontends import Frontend, Problem, Reason
 from bridgehead.proxy.iptables.apply import State
 from bridgehead.proxy.iptables.readback import UNKNOWN_FORMAT, parse_listing

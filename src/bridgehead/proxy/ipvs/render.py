@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping
 
 from bridgehead.network.ipvs import Destination, Scheduling, Server
 from bridgehead.proxy.address_texts import Family, family_of
-from bridgehead.proxy.changes import Change
 from bridgehead.proxy.config import IpvsOptions
+from bridgehead.proxy.frontend_table import Change
 from bridgehead.proxy.frontends import Frontend, FrontendKey
 from bridgehead.proxy.iptables.chains import Chain, Rules
 from bridgehead.proxy.iptables.ports import PortKey, port_of

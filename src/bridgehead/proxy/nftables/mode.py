@@ -16,8 +16,8 @@ from itertools import chain
 
 from bridgehead.heap import trim_heap
 from bridgehead.proxy.address_texts import Family, family_of
-from bridgehead.proxy.changes import Frontends, Update, merge_updates
 from bridgehead.proxy.errors import Busy, NotFound, Refused, TooBig, TransactionFailed
+from bridgehead.proxy.frontend_table import Frontends, Update, merge_updates
 from bridgehead.proxy.frontends import Frontend, Problem
 from bridgehead.proxy.mode import ObservedCommits, Repair, Settings, Watched
 

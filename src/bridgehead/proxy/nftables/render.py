@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from bridgehead.proxy.address_texts import Family, family_of
-from bridgehead.proxy.changes import Change, Frontends
+from bridgehead.proxy.frontend_table import Change, Frontends
 from bridgehead.proxy.frontends import Frontend, FrontendKey
 from bridgehead.proxy.mode import Settings
 

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 
 from bridgehead.proxy.address_texts import Family
-from bridgehead.proxy.changes import Change, Frontends, FrontendTable, Update, merge_updates
+from bridgehead.proxy.frontend_table import Change, Frontends, FrontendTable, Update, merge_updates
 from bridgehead.proxy.frontends import Frontend, FrontendKey, Problem, Publication, Reason
 from bridgehead.proxy.mode import ObservedCommits, Repair, Settings, Watched
 from bridgehead.proxy.nftables import NftablesMode, TableSpec

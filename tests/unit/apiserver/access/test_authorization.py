@@ -12,7 +12,7 @@ from bridgehead.apiserver.access.node_authorizer import NodeAuthorizer
 from bridgehead.apiserver.access.node_relations import NodeRelations, volume_secrets
 from bridgehead.apiserver.access.rbac.stored_policy import StoredPolicy
 from bridgehead.apiserver.errors import ApiStatus
-from bridgehead.apiserver.http.paths import parse_query, parse_request
+from bridgehead.apiserver.http.request_info import parse_query, parse_request
 from bridgehead.apiserver.http.user import ANONYMOUS, AUTHENTICATED, InvalidCredentials, User, user_from_certificate
 from bridgehead.apiserver.resources.pods import references
 from bridgehead.apiserver.resources.rbac.defaults import default_objects

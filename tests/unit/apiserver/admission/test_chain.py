@@ -12,7 +12,7 @@ import pytest
 from bridgehead.apiserver.admission.attributes import Attributes
 from bridgehead.apiserver.admission.chain import Chain, Plugin
 from bridgehead.apiserver.errors import forbidden
-from bridgehead.apiserver.registry.writes import Write
+from bridgehead.apiserver.registry.write import Write
 from bridgehead.storage import Companions, Facts, Key, Store, Update
 from tests.unit.apiserver.world import World, open_world
 

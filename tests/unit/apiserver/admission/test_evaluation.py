@@ -21,7 +21,7 @@ from bridgehead.apiserver.admission.policies.compiled import Denial, MutatingRul
 from bridgehead.apiserver.admission.policies.patches import PatchFailed, apply_patches, to_json
 from bridgehead.apiserver.cel import DYN, Budget, Environment, EvaluationError
 from bridgehead.apiserver.cel.values import Duration, Timestamp, Uint
-from bridgehead.apiserver.http.paths import RequestInfo
+from bridgehead.apiserver.http.request_info import RequestInfo
 from bridgehead.apiserver.http.user import User
 from tests.unit.apiserver.resources.steps import table
 

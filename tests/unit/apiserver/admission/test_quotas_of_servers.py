@@ -17,7 +17,7 @@ from bridgehead.apiserver.admission.attributes import CREATE, Attributes
 from bridgehead.apiserver.build import ApiParts, ApiSettings, build_api
 from bridgehead.apiserver.errors import ApiStatus
 from bridgehead.apiserver.registry.deletion import DeleteOptions
-from bridgehead.apiserver.registry.writes import Write
+from bridgehead.apiserver.registry.write import Write
 from bridgehead.apiserver.resources import build_table
 from bridgehead.storage import Change, Facts, Key, MemoryStore, Record
 from bridgehead.storage.records import Write as StoreWrite

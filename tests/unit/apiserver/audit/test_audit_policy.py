@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bridgehead.apiserver.audit.audit_policy import AuditPolicy, InvalidPolicy, Level
-from bridgehead.apiserver.http.paths import parse_request
+from bridgehead.apiserver.http.request_info import parse_request
 from bridgehead.apiserver.http.user import User
 
 BOB = User("bob", ("dev", "system:authenticated"))

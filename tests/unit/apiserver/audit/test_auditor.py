@@ -14,8 +14,8 @@ import pytest
 from bridgehead.apiserver.audit.audit_events import EventTooLarge, encode_line
 from bridgehead.apiserver.audit.audit_policy import AuditPolicy
 from bridgehead.apiserver.audit.auditor import Auditor
-from bridgehead.apiserver.http.paths import parse_request
 from bridgehead.apiserver.http.request import Response
+from bridgehead.apiserver.http.request_info import parse_request
 from bridgehead.apiserver.http.user import User
 from tests.unit.apiserver.world import ADMIN, TABLE, World, open_world, signing_key
 

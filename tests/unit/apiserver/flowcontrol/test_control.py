@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bridgehead.apiserver.flowcontrol.control import FlowControl
-from bridgehead.apiserver.http.paths import parse_request
+from bridgehead.apiserver.http.request_info import parse_request
 from bridgehead.apiserver.http.user import User
 from tests.unit.apiserver.world import World, open_world
 

@@ -7,7 +7,7 @@ import pytest
 from bridgehead.apiserver.flowcontrol.dangling_condition import dangling, with_condition
 from bridgehead.apiserver.flowcontrol.limits import Limits, plan_limits
 from bridgehead.apiserver.flowcontrol.matching import compile_schema, in_order
-from bridgehead.apiserver.http.paths import parse_request
+from bridgehead.apiserver.http.request_info import parse_request
 from bridgehead.apiserver.http.user import ANONYMOUS, User
 from bridgehead.apiserver.resource import Resource, errors_of
 from bridgehead.apiserver.resources.flowcontrol import (

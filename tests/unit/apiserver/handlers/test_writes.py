@@ -6,8 +6,8 @@ import pytest
 
 from bridgehead.apiserver.fieldmanagement.managers import Writer
 from bridgehead.apiserver.handlers.writes import create_of, delete_of, update_of
-from bridgehead.apiserver.http.paths import parse_query, parse_request
 from bridgehead.apiserver.http.request import Request
+from bridgehead.apiserver.http.request_info import parse_query, parse_request
 from bridgehead.apiserver.http.user import User
 from bridgehead.apiserver.registry.deletion import DeleteOptions
 from bridgehead.apiserver.resources import build_table

@@ -11,8 +11,8 @@ import pytest
 
 from bridgehead.apiserver.errors import ApiStatus
 from bridgehead.apiserver.http import request
-from bridgehead.apiserver.http.paths import parse_request
 from bridgehead.apiserver.http.request import WHOLE_BODY, Request
+from bridgehead.apiserver.http.request_info import parse_request
 from bridgehead.apiserver.http.server import ApiServer
 from bridgehead.apiserver.http.user import ANONYMOUS
 

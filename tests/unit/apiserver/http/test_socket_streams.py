@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from bridgehead.apiserver.errors import ApiStatus
-from bridgehead.apiserver.http.paths import parse_request
 from bridgehead.apiserver.http.request import Response
+from bridgehead.apiserver.http.request_info import parse_request
 from bridgehead.apiserver.http.sending import Sender
 from bridgehead.apiserver.http.socket_streams import choose_protocol, is_stream, send_over_socket
 from bridgehead.apiserver.http.unsent import UnsentBudget

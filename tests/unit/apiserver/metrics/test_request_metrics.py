@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from bridgehead.apiserver.http.paths import parse_request
+from bridgehead.apiserver.http.request_info import parse_request
 from bridgehead.apiserver.metrics.request_metrics import RequestMetrics
 from bridgehead.exposition.formats import render
 

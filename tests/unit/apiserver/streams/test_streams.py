@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bridgehead.apiserver.errors import ApiStatus
-from bridgehead.apiserver.http.paths import parse_query_list
+from bridgehead.apiserver.http.request_info import parse_query_list
 from bridgehead.apiserver.streams.kubelet_access import kubelet_address
 from bridgehead.apiserver.streams.kubelet_streams import choose_container
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from bridgehead.controllers.endpoints.service_pods import ServicePods
-from bridgehead.controllers.shared import Informers
+from bridgehead.controllers.shared_informers import Informers
 from bridgehead.objects.core import ContainerStatus, LoadBalancerIngress, LoadBalancerStatus, ServiceStatus
 from bridgehead.objects.kinds import PODS, SERVICES, Kind
 from bridgehead.objects.meta import Object, ObjectKey

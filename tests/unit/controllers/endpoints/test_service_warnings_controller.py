@@ -12,7 +12,7 @@ import msgspec
 
 from bridgehead.client.errors import AlreadyExists, NotFound, Unreachable
 from bridgehead.controllers.endpoints.service_warnings_controller import ServiceWarningsController
-from bridgehead.controllers.shared import Informers
+from bridgehead.controllers.shared_informers import Informers
 from bridgehead.objects.core import ContainerPort, Event, Service, ServicePort
 from bridgehead.objects.endpoint_slices import SERVICE_NAME_LABEL, Endpoint, EndpointSlice
 from bridgehead.objects.kinds import ENDPOINT_SLICES, PODS, SERVICES, Kind

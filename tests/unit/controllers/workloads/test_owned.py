@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bridgehead.client.object_store import ObjectStore
-from bridgehead.controllers.latest import Latest
+from bridgehead.controllers.read_your_writes import Latest
 from bridgehead.controllers.workloads.owned import OwnedIndex
 from bridgehead.objects.apps import ReplicaSet
 from bridgehead.objects.core import Pod

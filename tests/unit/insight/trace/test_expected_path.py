@@ -6,7 +6,7 @@ import pytest
 
 from bridgehead.insight.trace.expected_path import Client, Fate, expect
 from bridgehead.insight.trace.policy import explain
-from bridgehead.proxy.changes import FrontendTable
+from bridgehead.proxy.frontend_table import FrontendTable
 from bridgehead.proxy.frontends import FrontendKey, NodeFacts
 from bridgehead.proxy.mode import Settings
 from bridgehead.proxy.service_frontends import compile_service

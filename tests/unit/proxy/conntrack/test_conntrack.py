@@ -17,7 +17,6 @@ from bridgehead.objects.core import Service
 from bridgehead.objects.endpoint_slices import EndpointSlice
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.proxy.address_texts import AddressPort
-from bridgehead.proxy.changes import FrontendTable, Update
 from bridgehead.proxy.conntrack.reconciler import RETRY_SECONDS, Allowance, ConntrackReconciler
 from bridgehead.proxy.conntrack.scan import ANYWHERE, NodeAddresses, Query, Scan
 from bridgehead.proxy.conntrack.stale import (
@@ -27,6 +26,7 @@ from bridgehead.proxy.conntrack.stale import (
     UNANSWERED_SECONDS,
     StaleFlows,
 )
+from bridgehead.proxy.frontend_table import FrontendTable, Update
 from bridgehead.proxy.frontends import NodeFacts
 from bridgehead.proxy.mode import Settings
 from bridgehead.proxy.service_frontends import compile_service

@@ -10,8 +10,8 @@ import pytest
 
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.proxy.address_texts import Family
-from bridgehead.proxy.changes import FrontendTable
 from bridgehead.proxy.errors import Disturbed, NotFound, Refused, TooBig
+from bridgehead.proxy.frontend_table import FrontendTable
 from bridgehead.proxy.frontends import Backend, Frontend, FrontendKey, ServiceFrontends
 from bridgehead.proxy.iptables.apply import State
 from bridgehead.proxy.iptables.mode import IptablesMode

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from bridgehead.objects.core import Service
 from bridgehead.objects.endpoint_slices import EndpointSlice
-from bridgehead.proxy.changes import FrontendTable, Update, merge_updates
+from bridgehead.proxy.frontend_table import FrontendTable, Update, merge_updates
 from bridgehead.proxy.frontends import NodeFacts
 from bridgehead.proxy.iptables.render import Renderer
 from bridgehead.proxy.iptables.transaction import Transaction

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridgehead.objects.meta import ObjectKey
-from bridgehead.proxy.changes import Change, FrontendTable, merge_changes
 from bridgehead.proxy.errors import NotUnderstood
+from bridgehead.proxy.frontend_table import Change, FrontendTable, merge_changes
 from bridgehead.proxy.frontends import (
     Backend,
     Frontend,

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from bridgehead.network.ipset import SetType
 from bridgehead.network.ipvs import Destination, Load, Scheduling, Server
 from bridgehead.objects.meta import ObjectKey
-from bridgehead.proxy.changes import Change, FrontendTable, merge_changes
 from bridgehead.proxy.config import IPVS_SCHEDULERS, IpvsOptions
+from bridgehead.proxy.frontend_table import Change, FrontendTable, merge_changes
 from bridgehead.proxy.frontends import (
     Backend,
     Frontend,

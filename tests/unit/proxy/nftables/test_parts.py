@@ -11,7 +11,7 @@ import pytest
 from hypothesis import Phase, given
 from hypothesis import strategies as st
 
-from bridgehead.proxy.changes import Change, arrange
+from bridgehead.proxy.frontend_table import Change, arrange
 from bridgehead.proxy.frontends import Backend, Frontend, FrontendKey, SourceNat, Verdict
 from bridgehead.proxy.mode import Settings
 from bridgehead.proxy.nftables.render import Renderer

@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bridgehead.proxy.changes import Change, FrontendTable
 from bridgehead.proxy.errors import NotUnderstood
+from bridgehead.proxy.frontend_table import Change, FrontendTable
 from bridgehead.proxy.frontends import Backend, Frontend, FrontendKey, SourceNat, Verdict
 from bridgehead.proxy.mode import Settings
 from bridgehead.proxy.nftables.affinity import affinity_difference, affinity_elements

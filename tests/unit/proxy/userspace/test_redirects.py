@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bridgehead.objects.meta import ObjectKey
-from bridgehead.proxy.changes import FrontendTable
+from bridgehead.proxy.frontend_table import FrontendTable
 from bridgehead.proxy.frontends import (
     Backend,
     Frontend,

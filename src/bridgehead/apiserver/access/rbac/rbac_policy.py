@@ -15,7 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from bridgehead.apiserver.errors import not_found_named
-from bridgehead.apiserver.http.paths import RequestInfo
+from bridgehead.apiserver.http.request_info import RequestInfo
 from bridgehead.apiserver.http.user import User
 from bridgehead.apiserver.resources.rbac import GROUP, Rule
 

@@ -11,7 +11,7 @@ from bridgehead.apiserver.admission.attributes import Attributes
 from bridgehead.apiserver.admission.parts import AdmissionParts
 from bridgehead.apiserver.errors import ApiStatus, invalid
 from bridgehead.apiserver.field import Field, FieldError
-from bridgehead.apiserver.http.paths import RequestInfo
+from bridgehead.apiserver.http.request_info import RequestInfo
 from bridgehead.apiserver.http.user import User
 from bridgehead.apiserver.resource import JsonObject
 from bridgehead.storage import Key

@@ -26,7 +26,7 @@ from bridgehead.apiserver.proxying.passing import pass_on
 from bridgehead.apiserver.proxying.routes import Route
 from bridgehead.apiserver.proxying.targets import Target
 from bridgehead.apiserver.registry.registry import Registry
-from bridgehead.apiserver.registry.writes import Write
+from bridgehead.apiserver.registry.write import Write
 from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.resources import apiservices
 from bridgehead.apiserver.resources.shared.conditions import find_condition

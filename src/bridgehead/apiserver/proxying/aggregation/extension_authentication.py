@@ -13,7 +13,7 @@ from pathlib import Path
 from bridgehead.apiserver.access.request_headers import RequestHeaders
 from bridgehead.apiserver.errors import ApiStatus
 from bridgehead.apiserver.registry.registry import Registry
-from bridgehead.apiserver.registry.writes import Write
+from bridgehead.apiserver.registry.write import Write
 from bridgehead.apiserver.resource import JsonObject
 from bridgehead.storage import Key
 

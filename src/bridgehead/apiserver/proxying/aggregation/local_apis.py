@@ -15,7 +15,7 @@ from bridgehead.apiserver.errors import ApiStatus
 from bridgehead.apiserver.handlers.discovery import REVIEWS
 from bridgehead.apiserver.registry.deletion import DeleteOptions
 from bridgehead.apiserver.registry.registry import Registry
-from bridgehead.apiserver.registry.writes import Write
+from bridgehead.apiserver.registry.write import Write
 from bridgehead.apiserver.resource import JsonObject, Resource
 from bridgehead.apiserver.resources import apiservices
 from bridgehead.storage import Key, StorageError

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from bridgehead.apiserver.access.rbac.rbac_policy import Policy
 from bridgehead.apiserver.access.rbac.stored_policy import StoredPolicy
 from bridgehead.apiserver.errors import ApiStatus
-from bridgehead.apiserver.http.paths import RequestInfo
+from bridgehead.apiserver.http.request_info import RequestInfo
 from bridgehead.apiserver.http.user import User
 from bridgehead.storage import Facts, Key, MemoryStore
 

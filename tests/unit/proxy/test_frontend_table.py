@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridgehead.objects.meta import ObjectKey
-from bridgehead.proxy.changes import FrontendTable, arrange_backends, merge_changes
+from bridgehead.proxy.frontend_table import FrontendTable, arrange_backends, merge_changes
 from bridgehead.proxy.frontends import (
     Backend,
     Frontend,

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from bridgehead.apiserver.http.paths import RequestInfo, is_true, parse_query, parse_request
+from bridgehead.apiserver.http.request_info import RequestInfo, is_true, parse_query, parse_request
 
 
 def resource(verb: str, group: str, version: str, namespace: str, plural: str, name: str = "", sub: str = "", rest=""):
