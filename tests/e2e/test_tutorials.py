@@ -1,0 +1,51 @@
+"""The pages of the documentation, done in a lab of their own, command by command as printed.
+
+A lab of its own, because the pages work in the namespace `default` and change what all of a lab shares: pools of
+addresses, the proxies' mode.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .conftest import BRIDGEHEAD, Lab
+from .page_shell import PageShell
+from .pages import parse
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted((ROOT / "docs" / "tutorials" / "en").glob("[0-9]*.md"))
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """A running lab, where `bridgehead` without options finds it, and a reader's environment."""
+    home = tmp_path_factory.mktemp("home")
+    lab = Lab("bridgehead", home / "state" / "bridgehead" / "bridgehead")
+    lab.start("--ephemeral")
+    try:
+        yield {
+            **{name: value for name, value in os.environ.items() if name not in ("BRIDGEHEAD_NAME", "KUBECONFIG")},
+            "HOME": str(home),
+            "XDG_STATE_HOME": str(home / "state"),
+            "PATH": f"{BRIDGEHEAD.parent}:{os.environ['PATH']}",  # with the kubectl whose columns the pages show
+            "LC_ALL": "C.UTF-8",
+            "NO_COLOR": "1",
+        }
+    finally:
+        lab.stop()
+
+
+@pytest.mark.needs("bash", "dig", "iptables-save")
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_command_of_a_tutorial_prints_what_the_page_shows(
+    page: Path, reader: dict[str, str], tmp_path: Path
+) -> None:
+    with PageShell(tmp_path, reader) as shell:
+        assert shell.run('eval "$(bridgehead env)"') == ("", 0)
+        shell.follow(page.name, parse(page.read_text("utf-8")))
+        left, _ = shell.run("kubectl get all --no-headers -o name; kubectl get crd -o name | grep shop")
+        assert left == "service/kubernetes\n", "the page does not delete all that it made"
