@@ -23,7 +23,7 @@ class PageShell:
         self._directory = directory
         self._output = directory / ".output"
         read, write = os.pipe()
-        self._codes = open(read, encoding="ascii", buffering=1)
+        self._codes = read
         self._bash = subprocess.Popen(
             ["bash", "--norc", "--noprofile"],
             cwd=directory,
@@ -42,19 +42,18 @@ class PageShell:
     def __exit__(self, *error: object) -> None:
         self._bash.kill()
         self._bash.communicate()
-        self._codes.close()
+        os.close(self._codes)
 
     def run(self, command: str) -> tuple[str, int]:
         """Return the output, standard error included, and the exit code."""
         assert self._bash.stdin is not None
         output = shlex.quote(str(self._output))
-        # The program's descriptor for exit codes is not for the command, whose daemons would keep it open.
         self._bash.stdin.write(f"eval {shlex.quote(command)} </dev/null >{output} 2>&1; echo $? >&$CODES\n")
         self._bash.stdin.flush()
         if not select.select([self._codes], [], [], _SECONDS)[0]:
             raise TimeoutError(f"{command!r} did not end within {_SECONDS} s: {self._output.read_text()}")
-        code = self._codes.readline()
-        return self._output.read_text("utf-8"), int(code)
+        code = int(os.read(self._codes, 16))
+        return self._output.read_text("utf-8"), code
 
     def follow(self, page: str, steps: list[File | Command]) -> None:
         """Do all steps. An AssertionError shows the first command whose output is not that of the page."""
@@ -70,6 +69,8 @@ class PageShell:
             if time.monotonic() > deadline:
                 expected = "\n".join(command.call.output)
                 head = f"{page}:{command.call.line}: $ {command.call.command}"
-                raise AssertionError(f"{head}\n--- on the page\n{expected}\n--- printed, exit code {seen[1]}\n{seen[0]}")
+                raise AssertionError(
+                    f"{head}\n--- on the page\n{expected}\n--- printed, exit code {seen[1]}\n{seen[0]}"
+                )
             time.sleep(pause)
             pause = min(1.5 * pause, 0.5)  # each look starts programs, which takes time from what it waits for

@@ -20,11 +20,11 @@ _FILE = re.compile(r"# ([\w.-]+\.yaml)\n")
 # Commands that change something run once. All others are repeated until their output is right: a reader is slower
 # than a controller, a test is not.
 _CHANGES = re.compile(
-    r"\bkubectl (-n \S+ )?(annotate|apply|create|delete|edit|expose|label|patch|replace|rollout restart|run|scale|set)\b"
+    r"\bkubectl (-n \S+ )?(annotate|apply|create|delete|edit|expose|label|patch|replace|rollout restart|run|scale)\b"
     r"|\bbridgehead (down|up)\b|-- ip address (add|del)\b|(^|;|&& )[A-Z_]+=|\beval "
 )
 _NAME = "[bcdfghjklmnpqrstvwxz2456789]"  # the characters of generated names
-# What differs between runs, with the placeholders of transcripts that have its shape.
+# Values that differ between runs, with the placeholders of transcripts that have their shape.
 _SHAPES = {
     rf"(?<=[a-z0-9])-{_NAME}{{8,10}}-{_NAME}{{5}}\b": "-<hash>-<hash>",  # a pod of a Deployment
     rf"(?<=[a-z0-9])-{_NAME}{{8,10}}\b": "-<hash>",  # a ReplicaSet
@@ -83,8 +83,9 @@ def parse(text: str) -> list[File | Command]:
                 steps.append(File(name[1], content))
             continue
         first = text.count("\n", 0, block.start(3))
-        for call in transcripts.parse(content):
-            steps.append(Command(replace(call, line=first + call.line), fails is not None))
+        steps += [
+            Command(replace(call, line=first + call.line), fails is not None) for call in transcripts.parse(content)
+        ]
     return steps
 
 

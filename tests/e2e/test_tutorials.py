@@ -17,30 +17,48 @@ from .page_shell import PageShell
 from .pages import parse
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted((ROOT / "docs" / "tutorials" / "en").glob("[0-9]*.md"))
+TUTORIALS = sorted((ROOT / "docs" / "tutorials" / "en").glob("[0-9]*.md"))
+
+pytestmark = pytest.mark.needs("bash", "dig", "iptables-save")
+
+
+def environment_of(home: Path) -> dict[str, str]:
+    """Return a reader's environment, in which labs without a name of their own have their state below `home`."""
+    return {
+        **{name: value for name, value in os.environ.items() if name not in ("BRIDGEHEAD_NAME", "KUBECONFIG")},
+        "HOME": str(home),
+        "XDG_STATE_HOME": str(home),
+        "PATH": f"{BRIDGEHEAD.parent}:{os.environ['PATH']}",  # with the kubectl whose columns the pages show
+        "LC_ALL": "C.UTF-8",
+    }
+
+
+def lab_of(home: Path) -> Lab:
+    return Lab("bridgehead", home / "bridgehead" / "bridgehead")
 
 
 @pytest.fixture(scope="module")
 def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """A running lab, where `bridgehead` without options finds it, and a reader's environment."""
+    """The environment of a reader whose lab runs."""
     home = tmp_path_factory.mktemp("home")
-    lab = Lab("bridgehead", home / "state" / "bridgehead" / "bridgehead")
-    lab.start("--ephemeral")
+    lab = lab_of(home)
     try:
-        yield {
-            **{name: value for name, value in os.environ.items() if name not in ("BRIDGEHEAD_NAME", "KUBECONFIG")},
-            "HOME": str(home),
-            "XDG_STATE_HOME": str(home / "state"),
-            "PATH": f"{BRIDGEHEAD.parent}:{os.environ['PATH']}",  # with the kubectl whose columns the pages show
-            "LC_ALL": "C.UTF-8",
-            "NO_COLOR": "1",
-        }
+        lab.start("--ephemeral")
+        yield environment_of(home)
     finally:
         lab.stop()
 
 
-@pytest.mark.needs("bash", "dig", "iptables-save")
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", ["README.md", "docs/start.md"])
+def test_a_page_that_starts_and_ends_a_lab(page: str, tmp_path: Path) -> None:
+    try:
+        with PageShell(tmp_path, environment_of(tmp_path)) as shell:
+            shell.follow(page, parse((ROOT / page).read_text("utf-8")))
+    finally:
+        lab_of(tmp_path).stop("--delete")
+
+
+@pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
 def test_every_command_of_a_tutorial_prints_what_the_page_shows(
     page: Path, reader: dict[str, str], tmp_path: Path
 ) -> None:

@@ -19,8 +19,10 @@ PAGES = sorted(
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
 # Manifests without a directory are the reader's, and what begins with a slash is the machine's.
 FILE = re.compile(r"`((?:[\w-][\w./-]*)?\w\.(?:py|md)|[\w-]+/[\w./-]+\.[a-z]{2,4})`")
-# Arguments of a command line: the rest of what is in backquotes or, indented, of the line.
-COMMAND = re.compile(r"`bridgehead ([a-z]+[^`]*)`|^ {4,}(?:[$#] )?(?:\.venv/bin/)?bridgehead ([a-z]+.*)$", re.MULTILINE)
+# Arguments of a command line: the rest of what is in backquotes or, indented or after a prompt, of the line.
+COMMAND = re.compile(
+    r"`bridgehead ([a-z]+[^`]*)`|^(?: {4,}(?:[$#] )?|\$ )(?:\.venv/bin/)?bridgehead ([a-z]+.*)$", re.MULTILINE
+)
 OPTION = re.compile(r"(?<![\w-])--?[a-z][\w-]*")
 MAKE = re.compile(r"`make ([a-z]+)|^ {4}(?:\$ )?make ([a-z]+)", re.MULTILINE)
 
@@ -50,7 +52,7 @@ def test_documented_commands_accept_their_arguments(page: Path) -> None:
         line = (quoted or shown).partition(" #")[0].partition("   ")[0]
         [name] = re.findall(r"^[a-z]+(?:-[a-z]+)*", line)
         assert name in cli.COMMANDS, line
-        own = line.partition(" -- ")[0]  # what follows is the command of `exec`
+        own = re.split(r" -- | \| ", line)[0]  # what follows is the command of `exec`, or another one
         known = {option for param in cli.load(name).params for option in (*param.opts, *param.secondary_opts)}
         for option in OPTION.findall(own):
             assert option in known | {"-h", "--help"}, line
