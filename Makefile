@@ -21,7 +21,7 @@ SLOWEST := --durations 30 --durations-min 1
 # Without compiled files, each of the many programs that the tests start compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help up down test test-images unit coverage check bench scale chaos conformance images release format clean rebuild
+.PHONY: help up down test test-images unit coverage check docs bench scale chaos conformance images release format clean rebuild
 
 help:
 	@echo "make up      start a cluster of three nodes on this machine, and wait until it is ready"
@@ -32,6 +32,7 @@ help:
 	@echo "make unit    run only the tests that touch nothing outside the process"
 	@echo "make coverage  the same tests with more random examples; they must take at least 95 % of the branches of the pure modules"
 	@echo "make check   check format, lint, types and the directions of imports"
+	@echo "make docs    build the site of the documentation into build/site; python3 -m http.server -b 127.0.0.1 -d build/site shows it"
 	@echo "make bench   measure, print the tables and write them to benchmarks/results/"
 	@echo "make scale   measure synthetic clusters of 100, 1,000 and 5,000 nodes; ARGS='--nodes 1000 --seconds 30'"
 	@echo "make chaos   inject faults in every proxy mode and into several API servers, and check what users see of them: half an hour;"
@@ -56,7 +57,7 @@ down: .venv/.prepared
 	@.venv/bin/bridgehead down --name $(LAB)
 
 # The other tests are collected beside the unit tests: their compiled files are then there for all workers.
-test: .venv/.tested
+test: .venv/.tested .venv/.site
 	@scripts/install-helm
 	@scripts/system-packages nft iptables-restore ip conntrack curl kubectl dig host busybox linux.uml modprobe cc ipvsadm ipset perl newuidmap zsh fish bird tc keepalived docker-registry skopeo strip umoci buildah chromium etcd etcdctl /usr/lib/frr/bgpd
 ifdef TESTS
@@ -81,6 +82,11 @@ check: .venv/.tested
 	@.venv/bin/ruff check .
 	@.venv/bin/mypy
 	@$(PYTHON) -m pytest -q tests/unit/test_architecture.py
+
+# mkdocs' theme announces its own end at each build.
+docs: .venv/.site
+	@NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --quiet --clean
+	@$(PYTHON) -m documentation.built_pages build/site
 
 bench: .venv/.tested
 	@scripts/system-packages nft iptables-restore ip curl kubectl dnsperf linux.uml modprobe cc bird keepalived docker-registry skopeo umoci busybox etcd
@@ -110,7 +116,7 @@ format: .venv/.tested
 	@.venv/bin/ruff check --fix .
 
 clean:
-	rm -rf .venv .images .kubernetes-e2e .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
+	rm -rf .venv build .images .kubernetes-e2e .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
 
 # The build writes it, and the server needs it. Without it the program is not prepared, whatever the stamp says.
 DEFINITIONS := src/bridgehead/apiserver/bodies/definitions.json
@@ -121,6 +127,10 @@ DEFINITIONS := src/bridgehead/apiserver/bodies/definitions.json
 # The tools of tests, lint and types, which are three quarters of the packages.
 .venv/.tested: .venv/.prepared
 	@scripts/prepare-venv --tools
+
+# mkdocs and its theme, 120 MB.
+.venv/.site: .venv/.prepared
+	@scripts/prepare-venv --site
 
 # A lab sees this program read-only, so its parts would compile their modules at every start: 1 s of processor time.
 .venv/.compiled: .venv/.prepared $(shell find src -name '*.py' -newer .venv/.compiled 2>/dev/null)
