@@ -85,7 +85,7 @@ check: .venv/.tested
 
 # mkdocs' theme announces its own end at each build.
 docs: .venv/.site
-	@NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --quiet --clean
+	@NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --clean
 	@$(PYTHON) -m documentation.built_pages build/site
 
 bench: .venv/.tested

@@ -1,6 +1,6 @@
 """The documentation's tools: pages that are made of the code, and the site.
 
-pages         the pages of docs/reference/ and docs/compatibility.md, made of the code; `python -m documentation` writes them
+pages         the pages that are made of the code, by file; `python -m documentation` writes them
 commands      every command with its options
 environment   environment variables
 state_files   files of a lab's state directory

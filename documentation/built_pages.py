@@ -31,7 +31,7 @@ _LOADS: Mapping[str, tuple[str, ...]] = {
     "video": ("src", "poster"),
 }
 _NOT_LOADED = {"author", "canonical", "license", "next", "prev", "help", "alternate"}
-_IN_STYLES = re.compile(r"""(?:@import\s+|url\(\s*)["']?([^"')\s]+)""")
+_IN_STYLES = re.compile(r"""(?:@import\s+(?!url)|url\(\s*)["']?([^"')\s]+)""")
 # Addresses that the theme's scripts contain, and what keeps them from being loaded.
 _SCRIPTS: Mapping[str, str] = {
     "unpkg.com": "diagrams; a page with one is refused below",
@@ -47,7 +47,7 @@ _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 
 
 class _Page(HTMLParser):
-    """What one page has: names of anchors, links, addresses that it loads, diagrams."""
+    """The content of one page: names of anchors, links, addresses that it loads, diagrams."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

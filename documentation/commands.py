@@ -17,8 +17,8 @@ _INTRODUCTION = """\
 Options that kube-proxy, CoreDNS or MetalLB have and that have no effect here are in
 [Configurations](../configurations.md), not in this list.
 
-Every command exits with 0 when it did what it was asked for, with 1 when it did not (standard error has one line with the
-reason), and with 2 for a wrong command line. Commands whose exit code means more have that in their text.
+Every command exits with 0 when it did what it was asked for, with 1 when it did not (standard error has one line with
+the reason), and with 2 for a wrong command line. Commands whose exit code means more have that in their text.
 
 """
 

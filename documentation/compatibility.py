@@ -1,7 +1,7 @@
 """docs/compatibility.md: kinds and fields: what acts, what is stored, what is refused.
 
-The kinds are those of the API server's table. A field acts if a part reads it: the types of `bridgehead.objects` have the
-fields that parts read and no others. `NOTES` has what differs; a row for a field that does not exist is an error.
+The kinds are those of the API server's table. A field acts if a part reads it: the types of `bridgehead.objects` have
+the fields that parts read and no others. `NOTES` has what differs; a row for a field that does not exist is an error.
 """
 
 from __future__ import annotations
@@ -20,14 +20,20 @@ from .tables import code, codes, escaped, made_by, table
 
 ACTS, STORED = "acts", "stored"
 
-# What each kind does, by the name of its resource.
+# The state of each kind and what it does, by the name of its resource.
 KINDS: Mapping[str, tuple[str, str]] = {
     "namespaces": (ACTS, "emptied when deleted; levels of Pod Security by labels"),
     "nodes": (ACTS, "health, taints, eviction; the kubelet writes addresses, capacity, images"),
-    "pods": (ACTS, "scheduled and run: fields below. `exec`, `attach`, `port-forward`, `logs`, `debug`, resize in place, eviction"),
+    "pods": (
+        ACTS,
+        "scheduled and run: fields below. `exec`, `attach`, `port-forward`, `logs`, `debug`, resize in place, eviction",
+    ),
     "services": (ACTS, "every type; fields below"),
     "endpoints": (ACTS, "written for Services with a selector; others are mirrored to EndpointSlices"),
-    "events": (ACTS, "written by all parts, [reasons](reference/events.md); deleted after an hour; also as events.k8s.io/v1"),
+    "events": (
+        ACTS,
+        "written by all parts, [reasons](reference/events.md); deleted after an hour; also as events.k8s.io/v1",
+    ),
     "configmaps": (ACTS, "volumes, `env`, `envFrom`; the Corefile of a lab's DNS is one"),
     "componentstatuses": (ACTS, "read only, deprecated, as in Kubernetes"),
     "secrets": (ACTS, "volumes, `env`, pull secrets, token Secrets; encryption at rest by EncryptionConfiguration"),
@@ -45,19 +51,34 @@ KINDS: Mapping[str, tuple[str, str]] = {
     "jobs.batch": (ACTS, "completions, indexes, back-off, failure and success policies, suspension, deadlines, TTL"),
     "cronjobs.batch": (ACTS, "time zones, concurrency, history"),
     "endpointslices.discovery.k8s.io": (ACTS, "fields below"),
-    "leases.coordination.k8s.io": (ACTS, "heartbeats of nodes, leader election, progress of proxies, identity of API servers"),
+    "leases.coordination.k8s.io": (
+        ACTS,
+        "heartbeats of nodes, leader election, progress of proxies, identity of API servers",
+    ),
     "events.events.k8s.io": (ACTS, "the same objects as Events of v1"),
     "ingresses.networking.k8s.io": (STORED, "a warning says so; a controller in pods can act on them"),
     "ingressclasses.networking.k8s.io": (ACTS, "the default class is set on new Ingresses"),
-    "networkpolicies.networking.k8s.io": (STORED, "a warning says so: nothing enforces them; `doctor` names what they would forbid"),
+    "networkpolicies.networking.k8s.io": (
+        STORED,
+        "a warning says so: nothing enforces them; `doctor` names what they would forbid",
+    ),
     "servicecidrs.networking.k8s.io": (ACTS, "ranges of cluster IPs, added and removed while the cluster runs"),
     "ipaddresses.networking.k8s.io": (ACTS, "one for each cluster IP, in the commit of its Service"),
     "runtimeclasses.node.k8s.io": (ACTS, "overhead and scheduling; a handler that no node has keeps the pod waiting"),
     "priorityclasses.scheduling.k8s.io": (ACTS, "order of scheduling, preemption"),
     "poddisruptionbudgets.policy": (ACTS, "evictions, preemption"),
-    "persistentvolumes": (ACTS, "`hostPath` and `local`; all other sources are stored, and a pod with one waits (`FailedMount`)"),
-    "persistentvolumeclaims": (ACTS, "binding, protection, resizing with the class `standard`; a claim with a data source is refused with a reason (Event)"),
-    "storageclasses.storage.k8s.io": (ACTS, "provisioner `bridgehead.io/host-path`, `WaitForFirstConsumer`, `allowedTopologies`, the default class"),
+    "persistentvolumes": (
+        ACTS,
+        "`hostPath` and `local`; all other sources are stored, and a pod with one waits (`FailedMount`)",
+    ),
+    "persistentvolumeclaims": (
+        ACTS,
+        "binding, protection, resizing with the class `standard`; an Event refuses a claim with a data source",
+    ),
+    "storageclasses.storage.k8s.io": (
+        ACTS,
+        "provisioner `bridgehead.io/host-path`, `WaitForFirstConsumer`, `allowedTopologies`, the default class",
+    ),
     "volumeattachments.storage.k8s.io": (STORED, "there are no CSI drivers"),
     "volumeattributesclasses.storage.k8s.io": (STORED, "there are no CSI drivers"),
     "csidrivers.storage.k8s.io": (STORED, "there are no CSI drivers"),
@@ -69,8 +90,14 @@ KINDS: Mapping[str, tuple[str, str]] = {
     "resourceslices.resource.k8s.io": (STORED, "nothing allocates devices"),
     "flowschemas.flowcontrol.apiserver.k8s.io": (ACTS, "priority and fairness of requests"),
     "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io": (ACTS, "priority and fairness of requests"),
-    "mutatingwebhookconfigurations.admissionregistration.k8s.io": (ACTS, "called at the endpoints of their Service, or by URL"),
-    "validatingwebhookconfigurations.admissionregistration.k8s.io": (ACTS, "called at the endpoints of their Service, or by URL"),
+    "mutatingwebhookconfigurations.admissionregistration.k8s.io": (
+        ACTS,
+        "called at the endpoints of their Service, or by URL",
+    ),
+    "validatingwebhookconfigurations.admissionregistration.k8s.io": (
+        ACTS,
+        "called at the endpoints of their Service, or by URL",
+    ),
     "validatingadmissionpolicies.admissionregistration.k8s.io": (ACTS, "CEL"),
     "validatingadmissionpolicybindings.admissionregistration.k8s.io": (ACTS, "CEL"),
     "mutatingadmissionpolicies.admissionregistration.k8s.io": (ACTS, "CEL"),
@@ -81,15 +108,20 @@ KINDS: Mapping[str, tuple[str, str]] = {
     "clusterrolebindings.rbac.authorization.k8s.io": (ACTS, ""),
     "apiservices.apiregistration.k8s.io": (ACTS, "aggregated APIs"),
     "certificatesigningrequests.certificates.k8s.io": (ACTS, "Kubernetes' four signers"),
-}  # fmt: skip
+}
 
 # Kinds that are no entries of the table: made of definitions, or answered without being stored.
 OTHER_KINDS = (
-    ("apiextensions.k8s.io/v1", "CustomResourceDefinition", ACTS, "structural schemas, CEL rules, defaults, pruning, versions and conversion webhooks, `scale` and `status`, columns, selectable fields"),
+    (
+        "apiextensions.k8s.io/v1",
+        "CustomResourceDefinition",
+        ACTS,
+        "structural schemas, CEL rules, defaults, pruning, versions, conversion, `scale`, `status`, selectable fields",
+    ),
     ("authentication.k8s.io/v1", "TokenReview, SelfSubjectReview", ACTS, ""),
     ("authorization.k8s.io/v1", "SubjectAccessReview and its siblings", ACTS, ""),
     ("v1, policy/v1, autoscaling/v1", "Binding, Eviction, Scale, TokenRequest", ACTS, "as subresources"),
-)  # fmt: skip
+)
 
 _CORE = "io.k8s.api.core.v1."
 _DISCOVERY = "io.k8s.api.discovery.v1."
@@ -113,7 +145,7 @@ FIELDS: tuple[tuple[str, str, type], ...] = (
 )
 _REFUSED = "refused by the node"
 _WAITS = "the pod waits (`FailedMount`)"
-# What is to be known of a field, by heading and name: its state, if that is not by the rule, and a note.
+# A note about a field, by heading and name, with its state if that is not by the rule.
 NOTES: Mapping[tuple[str, str], tuple[str, str]] = {
     ("Service: spec", "externalIPs"): ("", "addresses that others have are not served, with an Event"),
     ("Service: spec", "externalName"): ("", "a CNAME; an address as a name is no record"),
@@ -121,7 +153,10 @@ NOTES: Mapping[tuple[str, str], tuple[str, str]] = {
     ("Service: spec", "loadBalancerIP"): ("", "the address that is wanted of the pool"),
     ("Service: spec", "loadBalancerSourceRanges"): ("", "of one family only: clients of the other one are refused"),
     ("Service: spec", "allocateLoadBalancerNodePorts"): ("", "by the API server"),
-    ("Service: spec", "trafficDistribution"): ("", "`PreferSameZone`, `PreferSameNode`, `PreferClose`: as hints of endpoints"),
+    ("Service: spec", "trafficDistribution"): (
+        "",
+        "`PreferSameZone`, `PreferSameNode`, `PreferClose`: as hints of endpoints",
+    ),
     ("Service: spec.ports", "appProtocol"): ("", "copied to EndpointSlices; nothing here reads it"),
     ("EndpointSlice", "addressType"): ("", "IPv4, IPv6; FQDN is stored"),
     ("EndpointSlice", "apiVersion"): (ACTS, ""),
@@ -144,26 +179,34 @@ NOTES: Mapping[tuple[str, str], tuple[str, str]] = {
     ("Pod: spec.securityContext", "seccompProfile"): ("", "`RuntimeDefault`, `Localhost`, `Unconfined`"),
     ("Pod: spec.containers", "volumeDevices"): (STORED, "a pod with a block volume waits"),
     ("Pod: spec.containers.resources", "claims"): (STORED, "nothing allocates devices"),
-    ("Pod: spec.containers.resources", "limits"): ("", "enforced where the node has cgroup v2 controllers, else an Event of the node says that they are not"),
+    ("Pod: spec.containers.resources", "limits"): (
+        "",
+        "enforced where the node has cgroup v2 controllers, else an Event of the node says that they are not",
+    ),
     ("Pod: spec.containers.securityContext", "windowsOptions"): (STORED, ""),
     ("Pod: spec.containers.securityContext", "seLinuxOptions"): (STORED, "an Event says that it has no effect"),
     ("Pod: spec.containers.securityContext", "appArmorProfile"): ("refused", f"{_REFUSED}, unless `Unconfined`"),
     ("Pod: spec.containers.volumeMounts", "mountPropagation"): (STORED, ""),
     ("Pod: lifecycle", "stopSignal"): ("dropped", "its feature is off by default in 1.36; an image's own signal acts"),
-    ("Pod: spec.volumes", "projected"): ("", "but `clusterTrustBundle` and `podCertificate`, whose features are off by default in 1.36"),
+    ("Pod: spec.volumes", "projected"): (
+        "",
+        "but `clusterTrustBundle` and `podCertificate`, whose features are off by default in 1.36",
+    ),
     ("Pod: spec.volumes", "csi"): ("refused", f"there are no drivers: {_WAITS}"),
     ("Pod: spec.volumes", "hostPath"): ("", "a path of the node's root file system, unless `up --host-access`"),
-}  # fmt: skip
+}
 # Where a field that no part reads keeps the pod from starting.
 _UNREAD = {"Pod: spec.volumes": ("refused", f"no volume plug-in: {_WAITS}")}
 
+_RELEASE = VERSION.removeprefix("v").removesuffix("-local").rpartition(".")[0]
 _INTRODUCTION = f"""\
-The API is that of Kubernetes {VERSION.removeprefix("v").removesuffix("-local").rpartition(".")[0]}. **acts**: a part of Bridgehead does what Kubernetes' own does.
-**stored**: it is validated, kept and shown, and nothing acts on it. **refused**: there is an error, or an Event with the reason.
-Fields that do not exist in that version are dropped, or refused with `fieldValidation: Strict`, as in Kubernetes.
+The API is that of Kubernetes {_RELEASE}. **acts**: a part of Bridgehead does what Kubernetes' own does. **stored**: it
+is validated, kept and shown, and nothing acts on it. **refused**: there is an error, or an Event with the reason.
+**dropped**: it is removed when the object is stored, as in Kubernetes. Fields that do not exist in that version are
+dropped, or refused with `fieldValidation: Strict`, as in Kubernetes.
 
-What kube-proxy's, CoreDNS' and MetalLB's own configurations do here is in [Configurations](configurations.md); how the proxy differs
-from kube-proxy, in [its README](../src/bridgehead/proxy/README.md#services).
+[Configurations](configurations.md) has what the configurations of kube-proxy, CoreDNS and MetalLB do here;
+the [README of the proxy](../src/bridgehead/proxy/README.md#services), how it differs from kube-proxy.
 
 """
 

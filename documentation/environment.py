@@ -12,7 +12,7 @@ from .tables import code, codes, escaped, made_by, table
 
 # Variables that are no option's, and their meaning.
 MEANINGS: Mapping[str, str] = {
-    "BRIDGEHEAD_KUBECONFIG": "Kubeconfig of the cluster that the [plugin for pytest](../testing.md) uses instead of a lab.",
+    "BRIDGEHEAD_KUBECONFIG": "Kubeconfig of the cluster that the [plugin for pytest](../testing.md) uses, not a lab.",
     "DISPLAY": "With it or WAYLAND_DISPLAY there is a desktop, and `open` and `dashboard` open its browser.",
     "DOCKER_CONFIG": "Directory of `config.json` with credentials of registries. Default: `~/.docker`.",
     "KUBECONFIG": "Kubeconfig of the commands that look at a cluster and of the parts, as kubectl reads it.",
@@ -27,8 +27,9 @@ MEANINGS: Mapping[str, str] = {
 INTERNAL = {"GRPC_VERBOSITY", "SSL_CERT_FILE"}
 
 _INTRODUCTION = """\
-An option on the command line goes before its variable. `eval "$(bridgehead env)"` sets PATH, KUBECONFIG and BRIDGEHEAD_NAME.
-Credential plugins of a kubeconfig (`exec`), Docker's credential helpers, and `{$NAME}` in a Corefile read the whole environment.
+An option on the command line goes before its variable. `eval "$(bridgehead env)"` sets PATH, KUBECONFIG and
+BRIDGEHEAD_NAME. Credential plugins of a kubeconfig (`exec`), Docker's credential helpers, and `{$NAME}` in a Corefile
+read the whole environment.
 
 """
 
@@ -49,7 +50,7 @@ def read_in_code() -> set[str]:
     """Return the variables that the code looks up in its environment by a constant name."""
     found = set()
     for module in modules():
-        if module.path.startswith("standins/"):  # their environment is a pod's
+        if module.path.startswith("standins/") or "environ" not in module.text:  # the environment there is a pod's
             continue
         constants = constants_of(module.tree)
         for node in ast.walk(module.tree):

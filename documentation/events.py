@@ -18,7 +18,7 @@ from .tables import code, escaped, made_by, table
 
 _TYPES = ("Normal", "Warning")
 _REASON = re.compile(r"[A-Za-z][a-z]+(?:[A-Z][A-Za-z]*)*|[A-Z]{3,}[A-Za-z]+")
-# Parts that record Events. Others have classes of the same names for other uses.
+# Parts that record Events. In other parts, classes of these names have other uses.
 _PARTS = ("balancer", "controllers", "kubelet", "proxy")
 # Classes of values that become Events, and where their reason and their message stand.
 _CARRIERS: Mapping[str, tuple[int, int, str]] = {
@@ -50,6 +50,9 @@ COMPOSED: Mapping[tuple[str, str], tuple[str, str]] = {
     ("UnexpectedAdmissionError", "kubelet/pods/pod_admission.py"): ("Warning", ""),
 }
 
+# A module without one of these records no Event.
+_MARKS = re.compile(r"\brecord\b|_record|Normal|Warning|" + "|".join((*_CARRIERS, "Problem")))
+
 _INTRODUCTION = """\
 `kubectl describe` and `kubectl events` show them. Where Kubernetes has an Event, its reason and its message are
 Kubernetes' own; the reasons of proxy and balancer that Kubernetes does not have are theirs.
@@ -69,10 +72,10 @@ class Event(NamedTuple):
 
 def found() -> list[Event]:
     """Return the Events of all parts."""
-    events = {Event(reason, type, message, path) for (reason, path), (type, message) in COMPOSED.items()}
+    events = {Event(reason, kind, message, path) for (reason, path), (kind, message) in COMPOSED.items()}
     events |= {Event(member.value, "Warning", "", "proxy/frontends.py") for member in Reason}
     for module in modules():
-        if module.path.startswith(_PARTS):
+        if module.path.startswith(_PARTS) and _MARKS.search(module.text):
             events.update(_events_of(module))
     return sorted(events)
 
@@ -87,9 +90,9 @@ def _events_of(module: Module) -> Iterator[Event]:
         for node in ast.walk(function):
             if isinstance(node, ast.Call):
                 before = {name: text for line, name, text in texts if line <= node.lineno}
-                for type, reason, message in _of_call(node, constants, before, sinks):
+                for kind, reason, message in _of_call(node, constants, before, sinks):
                     if reason and _REASON.fullmatch(reason):
-                        yield Event(reason, type, message or "", module.path)
+                        yield Event(reason, kind, message or "", module.path)
 
 
 def _local_texts(function: ast.AST, constants: Mapping[str, str]) -> list[tuple[int, str, str]]:
@@ -106,15 +109,15 @@ def _local_texts(function: ast.AST, constants: Mapping[str, str]) -> list[tuple[
 def _of_call(
     call: ast.Call, constants: Mapping[str, str], local: Mapping[str, str], sinks: Mapping[str, tuple[int, str]]
 ) -> Iterator[tuple[str, str | None, str | None]]:
-    """Yield the type, the reason and the message of what a call records."""
+    """Yield the kind, the reason and the message of what a call records."""
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
     named = {keyword.arg: keyword.value for keyword in call.keywords}
     known = {**constants, **local}
     texts = [text_of(argument, known) for argument in call.args]
     reasons = [text_of(argument, constants) for argument in call.args]
     if "reason" in named and (name == "record" or name in _CARRIERS):
-        type = text_of(named.get("type"), constants) or ("Normal" if name == "record" else _CARRIERS[name][2])
-        yield type, text_of(named["reason"], constants), text_of(named.get("message"), known)
+        kind = text_of(named.get("type"), constants) or ("Normal" if name == "record" else _CARRIERS[name][2])
+        yield kind, text_of(named["reason"], constants), text_of(named.get("message"), known)
         return
     if name == "Problem" and len(call.args) == 2 and isinstance(call.args[0], ast.Attribute):
         yield "Warning", Reason[call.args[0].attr].value, texts[1]
@@ -124,15 +127,15 @@ def _of_call(
             yield str(text), reasons[index + 1], texts[index + 2] if index + 2 < len(texts) else None
             return
     if name in _CARRIERS:
-        at, message, type = _CARRIERS[name]
+        at, message, kind = _CARRIERS[name]
         if at < len(texts):
-            type = type if len(texts) < 3 or texts[-1] not in _TYPES else str(texts[-1])
-            yield type, reasons[at], texts[message] if message < len(texts) else None
+            kind = kind if len(texts) < 3 or texts[-1] not in _TYPES else str(texts[-1])
+            yield kind, reasons[at], texts[message] if message < len(texts) else None
     elif name in sinks:
-        at, type = sinks[name]
+        at, kind = sinks[name]
         if at < len(texts):
-            type = next((text for text in texts if text in _TYPES), None) or type
-            yield type, reasons[at], texts[at + 1] if at + 1 < len(texts) else None
+            kind = next((text for text in texts if text in _TYPES), None) or kind
+            yield kind, reasons[at], texts[at + 1] if at + 1 < len(texts) else None
 
 
 def _sinks(tree: ast.Module) -> dict[str, tuple[int, str]]:
@@ -142,7 +145,7 @@ def _sinks(tree: ast.Module) -> dict[str, tuple[int, str]]:
     """
     sinks = {"record": (0, "Normal"), "_record": (0, "Normal")}
     for node in ast.walk(tree):
-        if not isinstance(node, ast.FunctionDef):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             continue
         names = [argument.arg for argument in node.args.args if argument.arg != "self"]
         if "reason" not in names:
@@ -168,7 +171,7 @@ def _assigned(
     keywords = [{keyword.arg: keyword.value for keyword in record.keywords} for record in records]
     if not any(isinstance(each.get("reason"), ast.Name) for each in keywords):
         return
-    type = next((text for each in keywords if (text := text_of(each.get("type"), constants))), "Normal")
+    kind = next((text for each in keywords if (text := text_of(each.get("type"), constants))), "Normal")
     for node in ast.walk(function):
         match node:
             case ast.Assign(
@@ -183,7 +186,7 @@ def _assigned(
         for each in values:
             reason = text_of(each, constants)
             if reason and _REASON.fullmatch(reason):
-                yield Event(reason, type, message or "", path)
+                yield Event(reason, kind, message or "", path)
 
 
 def render_page() -> str:

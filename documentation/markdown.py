@@ -19,26 +19,29 @@ def for_python_markdown(text: str) -> str:
     """Return the text with all content of lists indented by four spaces for each level."""
     lines: list[str] = []
     columns: list[int] = []  # where the contents of the open items begin
+    begins_with_item = True  # the block of lines without an empty one
     fence = ""
     for line in text.split("\n"):
         indent = len(line) - len(line.lstrip(" "))
         if not line.strip():
             lines.append("")
             continue
-        if not fence:
-            item = _ITEM.match(line)
-            is_after_text = bool(lines) and bool(lines[-1]) and not columns
-            if item is not None and indent < (columns[-1] if columns else 0) + _LEVEL:
-                while columns and indent < columns[-1]:
-                    columns.pop()
-                if is_after_text:
-                    lines.append("")
-                lines.append(" " * _LEVEL * len(columns) + item[2] + " " + line[item.end() :])
-                columns.append(item.end())
-                continue
-            if not lines or not lines[-1]:  # a line right after text continues it, however it is indented
-                while columns and indent < columns[-1]:
-                    columns.pop()
+        is_first = not lines or not lines[-1]
+        item = None if fence else _ITEM.match(line)
+        if item is not None and indent < (columns[-1] if columns else 0) + _LEVEL:
+            while columns and indent < columns[-1]:
+                columns.pop()
+            if not is_first and not begins_with_item:
+                is_first = True
+                lines.append("")
+            lines.append(" " * _LEVEL * len(columns) + item[2] + " " + line[item.end() :])
+            columns.append(item.end())
+            begins_with_item = begins_with_item or is_first
+            continue
+        if is_first and not fence:  # a line right after text continues it, however it is indented
+            begins_with_item = False
+            while columns and indent < columns[-1]:
+                columns.pop()
         cut = min(indent, columns[-1]) if columns else 0
         lines.append(" " * _LEVEL * len(columns) + line[cut:])
         if found := _FENCE.match(line):

@@ -11,7 +11,7 @@ from .source import Module, constants_of, modules, text_of
 from .tables import code, escaped, made_by, table
 
 _NAME = re.compile(r"[a-z{][\w{}]*_[\w{}]+")
-# What the names of a module's metrics begin with, where the code adds it.
+# The beginnings of the names of a module's metrics, where the code adds them.
 _PREFIXES = {
     ("proxy/operating/metrics.py", "self"): "kubeproxy_",
     ("balancer/controller/metrics.py", "self"): "metallb_k8s_client_",
@@ -25,8 +25,8 @@ _HISTOGRAMS = {"Histogram", "Histograms", "HistogramMetricFamily", "_histogram"}
 _TITLES = {"client": "Work queues, and clients of an API server", "exposition": "All parts"}
 
 _INTRODUCTION = """\
-[Metrics](../metrics.md) has where each part serves them. Every part also has `process_*`, and a client of an API server `rest_client_*`.
-`{...}` stands for a part of a name that differs.
+[Metrics](../metrics.md) has where each part serves them. Every part also has `process_*`, and a client of an
+API server `rest_client_*`. `{...}` stands for a part of a name that differs.
 
 """
 

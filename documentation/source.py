@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, cached_property
 from pathlib import Path
-from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "bridgehead"
+_QUOTED = re.compile(r'"([^"\n]+)"')
 
 
-class Module(NamedTuple):
-    """One module: its path below src/bridgehead, its text, its tree."""
+@dataclass(frozen=True)
+class Module:
+    """One module: its path below src/bridgehead, its text, its tree, which is parsed when it is needed."""
 
     path: str
     text: str
-    tree: ast.Module
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.text)
 
     @property
     def part(self) -> str:
@@ -30,8 +36,7 @@ class Module(NamedTuple):
 def modules() -> tuple[Module, ...]:
     """Return every module of the product, without generated ones."""
     paths = (path for path in sorted(SOURCE.rglob("*.py")) if not path.stem.endswith("_pb2"))
-    texts = ((path.relative_to(SOURCE).as_posix(), path.read_text("utf-8")) for path in paths)
-    return tuple(Module(path, text, ast.parse(text)) for path, text in texts)
+    return tuple(Module(path.relative_to(SOURCE).as_posix(), path.read_text("utf-8")) for path in paths)
 
 
 def text_of(node: ast.AST | None, constants: Mapping[str, str] | None = None) -> str | None:
@@ -108,9 +113,6 @@ def _assigned(tree: ast.Module, known: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def texts_in(tree: ast.AST) -> Iterator[str]:
-    """Yield every constant text, but docstrings and other texts that are statements."""
-    ignored = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in ignored:
-            yield node.value
+def texts_in(text: str) -> Iterator[str]:
+    """Yield the texts between quotes on one line of a module, without parsing it."""
+    return (match[1] for match in _QUOTED.finditer(text))

@@ -30,7 +30,7 @@ def codes(texts: Iterable[str]) -> str:
 def escaped(text: str) -> str:
     """Return prose in which `<` and `*` stand for themselves; code spans stay as they are."""
     parts = re.split(r"(`[^`]*`)", text)
-    return "".join(part if part.startswith("`") else re.sub(r"([<*])", r"\\\1", part) for part in parts)
+    return "".join(part if part.startswith("`") else part.replace("<", "&lt;").replace("*", r"\*") for part in parts)
 
 
 def made_by(module: str) -> str:
