@@ -129,7 +129,7 @@ def test_forked_processes_refuse_to_share_the_files_of_captured_output(tmp_path:
 def package_of(directory: Path) -> Path:
     """The package that the tests of a directory of tests/unit are of."""
     part = directory.relative_to(UNIT)
-    is_of_root = part.parts[:1] in (("benchmarks",), ("chaos",), ("deploy",))
+    is_of_root = part.parts[:1] in (("benchmarks",), ("chaos",), ("deploy",), ("documentation",))
     return ROOT / part if is_of_root else ROOT / "src" / "bridgehead" / part
 
 

@@ -31,7 +31,7 @@ def test_sources_follow_the_wording_rules(package: Path) -> None:
     ] == []
 
 
-@pytest.mark.parametrize("directory", ["tests", "chaos", "benchmarks", "deploy"])
+@pytest.mark.parametrize("directory", ["tests", "chaos", "benchmarks", "deploy", "documentation"])
 def test_tests_and_tools_follow_the_wording_rules(directory: str) -> None:
     modules = modules_below(ROOT / directory)
     assert modules
