@@ -37,7 +37,7 @@ SETS = {"etcd_access", "written_inside", "read_inside"}
 
 _INTRODUCTION = """\
 A lab keeps everything in one directory: `~/.local/state/bridgehead/NAME` (or `$XDG_STATE_HOME/bridgehead/NAME`), or
-that of `--state-dir`. It is closed to other users. `bridgehead down` keeps it, and the next `up` continues with it;
+that of `--state-dir`: STATE below. It is closed to other users. `bridgehead down` keeps it, and the next `up` continues with it;
 `down --delete` deletes it, and a lab whose directory is deleted ends. A directory with other files in it is refused.
 
 """
@@ -63,5 +63,5 @@ def check() -> None:
 def render_page() -> str:
     """Return the page."""
     check()
-    rows = ((code(path), text) for path, text in sorted(MEANINGS.values()))
+    rows = ((code(f"STATE/{path}"), text) for path, text in sorted(MEANINGS.values()))
     return "# State directory\n\n" + made_by("state_files") + _INTRODUCTION + table(("file", "content"), rows) + _END

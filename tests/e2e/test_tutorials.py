@@ -18,6 +18,7 @@ from .pages import parse
 
 ROOT = Path(__file__).parents[2]
 TUTORIALS = sorted((ROOT / "docs" / "tutorials" / "en").glob("[0-9]*.md"))
+HOW_TO = sorted(page for page in (ROOT / "docs" / "how-to").glob("*.md") if "```console" in page.read_text("utf-8"))
 
 pytestmark = pytest.mark.needs("bash", "dig", "iptables-save")
 
@@ -58,7 +59,7 @@ def test_a_page_that_starts_and_ends_a_lab(page: str, tmp_path: Path) -> None:
         lab_of(tmp_path).stop("--delete")
 
 
-@pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [*TUTORIALS, *HOW_TO], ids=lambda page: page.stem)
 def test_every_command_of_a_tutorial_prints_what_the_page_shows(
     page: Path, reader: dict[str, str], tmp_path: Path
 ) -> None:

@@ -116,10 +116,11 @@ async def search(page: Page, text: str) -> None:
     )
 
 
-async def test_a_browser_loads_only_the_site_and_the_search_finds_a_cause(address: str) -> None:
+async def test_a_browser_loads_only_the_site_and_the_search_finds_words_of_both_languages(address: str) -> None:
     async with opened(f"{address}/index.html") as page:
-        await search(page, "NothingListens")
-        await page.until("document.querySelector('.md-search-result__link[href*=\"troubleshooting\"]')")
+        for text, found in (("NothingListens", "troubleshooting"), ("负载均衡", "tutorials/zh")):
+            await search(page, text)
+            await page.until(f"document.querySelector('.md-search-result__link[href*=\"{found}\"]')")
         assert page.problems == []
         assert [url for url in page.requests if not url.startswith((address, "data:", "blob:"))] == []
 

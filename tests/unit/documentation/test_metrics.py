@@ -8,7 +8,7 @@ from tests.e2e import dashboards
 
 
 def test_metrics_that_dashboards_read_are_on_the_page() -> None:
-    """What they read and no part has is in `ABSENT`, with the reason."""
+    """`ABSENT` has those that no part has, with the reason."""
     names = {metric.name for metric in metrics.found()}
     read = {name for group in dashboards.READ.values() for name in group}
     by_library = {name for name in read if name.startswith("process_")}
