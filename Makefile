@@ -11,6 +11,11 @@ ARGS ?=
 
 # They build the images, for most of a minute each: `make test-images`.
 IMAGE_TESTS := tests/e2e/test_image_of_parts.py tests/e2e/test_image_of_everything.py
+# It makes root file systems of two releases of Debian, for minutes: `make empty-machine`.
+EMPTY_TEST := tests/e2e/test_empty_machine.py
+
+# The other release of Debian that `make debian13` runs tests on.
+DEBIAN ?= trixie
 
 # Options of pytest-xdist. Files go to two workers more than there are cores, because tests of labs mostly wait.
 BY_FILE := --numprocesses $(shell expr $$(nproc) + 2) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
@@ -21,7 +26,7 @@ SLOWEST := --durations 30 --durations-min 1
 # Without compiled files, each of the many programs that the tests start compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help up down test test-images unit coverage check docs bench scale chaos conformance images release format clean rebuild
+.PHONY: help up down test test-images unit coverage check docs bench scale chaos conformance images release format clean rebuild debian13 empty-machine
 
 help:
 	@echo "make up      start a cluster of three nodes on this machine, and wait until it is ready"
@@ -29,6 +34,8 @@ help:
 	@echo "make test    run every test: make coverage, integration (own namespaces), end to end (a lab, kubectl, curl);"
 	@echo "             TESTS=tests/e2e/test_lab.py runs only some"
 	@echo "make test-images  build the images, and run the parts from theirs and a lab in the other; make test leaves this out"
+	@echo "make debian13  run the integration and end-to-end tests on Debian 13, in a root file system that debootstrap makes;"
+	@echo "             TESTS=tests/e2e/test_lab.py runs only some, DEBIAN=sid on another release"
 	@echo "make unit    run only the tests that touch nothing outside the process"
 	@echo "make coverage  the same tests with more random examples; they must take at least 95 % of the branches of the pure modules"
 	@echo "make check   check format, lint, types and the directions of imports"
@@ -64,12 +71,16 @@ ifdef TESTS
 	@BRIDGEHEAD_REQUIRE_TOOLS=1 $(PYTHON) -m pytest $(SLOWEST) $(TESTS)
 else
 	@$(PYTHON) -m pytest -q --collect-only --ignore tests/unit >/dev/null & BRIDGEHEAD_REQUIRE_TOOLS=1 scripts/coverage
-	@BRIDGEHEAD_REQUIRE_TOOLS=1 $(PYTHON) -m pytest $(SLOWEST) $(BY_FILE) --ignore tests/unit $(addprefix --ignore ,$(IMAGE_TESTS))
+	@BRIDGEHEAD_REQUIRE_TOOLS=1 $(PYTHON) -m pytest $(SLOWEST) $(BY_FILE) --ignore tests/unit $(addprefix --ignore ,$(IMAGE_TESTS) $(EMPTY_TEST))
 endif
 
 test-images: .venv/.tested
 	@scripts/system-packages nft ip kubectl dig busybox docker-registry skopeo strip
 	@BRIDGEHEAD_REQUIRE_TOOLS=1 $(PYTHON) -m pytest $(SLOWEST) $(IMAGE_TESTS)
+
+# Debian 13 has Python 3.13 and newer versions of nft, iptables, etcd and FRR.
+debian13:
+	@scripts/on-debian $(DEBIAN) $(MAKE) test TESTS='$(or $(TESTS),$(BY_FILE) --ignore $(IMAGE_TEST) --ignore $(EMPTY_TEST) tests/integration tests/e2e)'
 
 unit: .venv/.tested
 	@$(PYTHON) -m pytest $(SLOWEST) $(FORKED) --hypothesis-profile quick tests/unit
@@ -116,7 +127,7 @@ format: .venv/.tested
 	@.venv/bin/ruff check --fix .
 
 clean:
-	rm -rf .venv build .images .kubernetes-e2e .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
+	rm -rf .venv build .images .kubernetes-e2e .debian .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
 
 # The build writes it, and the server needs it. Without it the program is not prepared, whatever the stamp says.
 DEFINITIONS := src/bridgehead/apiserver/bodies/definitions.json
