@@ -325,7 +325,8 @@ class RootBuilder:
             else:
                 os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
             mounting.mount(path, target, "", syscalls.MS_BIND | syscalls.MS_REC)
-            syscalls.set_mount_attributes(target, syscalls.MOUNT_ATTR_RDONLY | syscalls.MOUNT_ATTR_NODEV)
+            hardened = syscalls.MOUNT_ATTR_RDONLY | syscalls.MOUNT_ATTR_NOSUID | syscalls.MOUNT_ATTR_NODEV
+            syscalls.set_mount_attributes(target, hardened)
 
     def _make_read_only(self) -> None:
         """Make the root read-only, but neither volumes nor kernel file systems."""
