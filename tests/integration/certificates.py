@@ -14,6 +14,17 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 PEM, PKCS8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+_SIGNS = x509.KeyUsage(
+    digital_signature=True,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=True,
+    crl_sign=True,
+    encipher_only=False,
+    decipher_only=False,
+)
 
 
 class Authority:
@@ -68,7 +79,14 @@ class Authority:
             .not_valid_after(end)
             .add_extension(x509.BasicConstraints(is_ca, None), critical=True)
         )
-        if not is_ca:
+        # Python's own contexts demand key identifiers and a CA's key usage since 3.13.
+        authority = self._key.public_key()
+        if is_ca:
+            builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(authority), critical=False)
+            builder = builder.add_extension(_SIGNS, critical=True)
+        else:
+            identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority)
+            builder = builder.add_extension(identifier, critical=False)
             names: list[x509.GeneralName] = [x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
             if serves:
                 names.append(x509.DNSName(serves))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
+import ssl
 from base64 import b64decode
 from pathlib import Path
 
@@ -73,6 +75,23 @@ def test_aggregated_apis_have_an_authority_of_their_own(files: LabFiles) -> None
     read = {path.name for pattern in files.read_inside for path in files.pki.glob(pattern)}
     assert {"front-proxy-ca.crt", "front-proxy-client.key"} <= read
     assert not read & {"front-proxy-ca.key", "ca.key", "admin.key"}
+
+
+def test_clients_that_verify_strictly_accept_the_server(files: LabFiles) -> None:
+    """Python's own contexts have this flag since 3.13."""
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(files.pki / "apiserver.crt", files.pki / "apiserver.key")
+    client = ssl.create_default_context(cafile=str(files.pki / "ca.crt"))
+    client.verify_flags |= ssl.VERIFY_X509_STRICT
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = (
+        client.wrap_bio(to_client, to_server, server_hostname="127.0.0.1"),
+        server.wrap_bio(to_server, to_client, server_side=True),
+    )
+    for end in (*ends, *ends):
+        with contextlib.suppress(ssl.SSLWantReadError):
+            end.do_handshake()
+    assert [end.version() for end in ends] == ["TLSv1.3", "TLSv1.3"]
 
 
 def test_user_entries_of_the_kubeconfig_are_kept(files: LabFiles) -> None:
