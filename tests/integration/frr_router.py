@@ -22,6 +22,12 @@ BGPD = "/usr/lib/frr/bgpd"
 _END_OF_ANSWER = b"\0\0\0"  # before one byte with the status
 
 
+def takes_ipv6_routes() -> bool:
+    """Return whether bgpd alone takes IPv6 routes over IPv4: from FRR 10 on it asks zebra for a next hop of its own."""
+    version = subprocess.run([BGPD, "--version"], capture_output=True, text=True, check=True).stdout
+    return int(version.split()[2].partition(".")[0]) < 10
+
+
 class Frr:
     """bgpd with a configuration. Use as a context manager."""
 
