@@ -10,7 +10,7 @@ import subprocess
 import tarfile
 import urllib.parse
 import urllib.request
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -72,6 +72,15 @@ def add_entry(archive: tarfile.TarFile, path: str, what: Entry) -> None:
 def layer_of(entries: Iterable[tuple[str, Entry]], compression: str = "gzip") -> Blob:
     content = tar_of(entries)
     return compress(content, compression)
+
+
+def entries_of_program(program: Path, path: str) -> Iterator[tuple[str, Entry]]:
+    """The entries of a layer with a program, which has its owner's rights, and the libraries that it is linked with."""
+    linked = subprocess.run(("ldd", program), capture_output=True, text=True, check=False).stdout  # none: it is static
+    yield path.lstrip("/"), {"data": program.read_bytes(), "mode": 0o4755}
+    for library in linked.split():
+        if library.startswith("/"):
+            yield library.lstrip("/"), Path(library).read_bytes()
 
 
 def compress(content: bytes, compression: str) -> Blob:

@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests import kubernetes_source as source
-from tests.image_files import Entry, archive_of, image_of, layer_of
+from tests.image_files import archive_of, entries_of_program, image_of, layer_of
 from tests.kubernetes_source import BUILD, PROGRAMS, SOURCE
 
 BRIDGEHEAD = Path(__file__).resolve().parent.parent / ".venv/bin/bridgehead"
@@ -180,17 +180,10 @@ def load_images(state: Path) -> None:
     }
     for name, (program, path) in images.items():
         archive = state.parent / "image.tar"
-        archive.write_bytes(archive_of(name, image_of(layer_of(entries_of(program, path), ""), Entrypoint=[path])))
+        archive.write_bytes(
+            archive_of(name, image_of(layer_of(entries_of_program(program, path), ""), Entrypoint=[path]))
+        )
         subprocess.run((BRIDGEHEAD, "image", "load", *of(state), archive), check=True)
-
-
-def entries_of(program: Path, path: str) -> Iterator[tuple[str, Entry]]:
-    """The entries of a layer with a program, which has its owner's rights, and the libraries that it is linked with."""
-    linked = subprocess.run(("ldd", program), capture_output=True, text=True, check=False).stdout  # none: it is static
-    yield path.lstrip("/"), {"data": program.read_bytes(), "mode": 0o4755}
-    for library in linked.split():
-        if library.startswith("/"):
-            yield library.lstrip("/"), Path(library).read_bytes()
 
 
 def run(state: Path, results: Path, focus: str, skip: str, processes: int) -> None:
