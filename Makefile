@@ -5,8 +5,8 @@ LAB ?= bridgehead
 # For `make test`: files, directories, options of pytest. Empty: all of them.
 TESTS ?=
 
-# Options for `make scale`, `make chaos`, `make conformance` and `make images`: of `python -m benchmarks.scale`, `python -m chaos`,
-# `python -m tests.kubernetes_e2e` and `python -m deploy.image`.
+# Options for `make scale`, `make chaos`, `make conformance`, `make clients` and `make images`: of `python -m benchmarks.scale`, `python -m chaos`,
+# `python -m tests.kubernetes_e2e`, `python -m tests.clients` and `python -m deploy.image`.
 ARGS ?=
 
 # They build the images, for most of a minute each: `make test-images`.
@@ -26,7 +26,7 @@ SLOWEST := --durations 30 --durations-min 1
 # Without compiled files, each of the many programs that the tests start compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help up down test test-images unit coverage check docs bench scale chaos conformance images release format clean rebuild debian13 empty-machine
+.PHONY: help up down test test-images debian13 empty-machine unit coverage check docs bench scale chaos conformance clients images release format clean rebuild
 
 help:
 	@echo "make up      start a cluster of three nodes on this machine, and wait until it is ready"
@@ -36,6 +36,7 @@ help:
 	@echo "make test-images  build the images, and run the parts from theirs and a lab in the other; make test leaves this out"
 	@echo "make debian13  run the integration and end-to-end tests on Debian 13, in a root file system that debootstrap makes;"
 	@echo "             TESTS=tests/e2e/test_lab.py runs only some, DEBIAN=sid on another release"
+	@echo "make empty-machine  install the wheel on an empty Debian 12 and 13, as root and as a user, follow the README, and measure"
 	@echo "make unit    run only the tests that touch nothing outside the process"
 	@echo "make coverage  the same tests with more random examples; they must take at least 95 % of the branches of the pure modules"
 	@echo "make check   check format, lint, types and the directions of imports"
@@ -45,6 +46,7 @@ help:
 	@echo "make chaos   inject faults in every proxy mode and into several API servers, and check what users see of them: half an hour;"
 	@echo "             ARGS='--seed 7 --minutes 2', ARGS='--part api-servers'"
 	@echo "make conformance  run Kubernetes' own conformance tests: some twenty minutes; ARGS='--focus sig-network'"
+	@echo "make clients  run the suites of Python's clients of Kubernetes, of their source distributions; ARGS='kr8s kopf'"
 	@echo "make images  build the container image of proxy, DNS, balancer and speaker; ARGS='--tag NAME:TAG --check';"
 	@echo "             ARGS=--everything: that of a whole lab with all commands"
 	@echo "make release  write wheel, source distribution, list of components and checksums to dist/, from the last commit"
@@ -82,6 +84,10 @@ test-images: .venv/.tested
 debian13:
 	@scripts/on-debian $(DEBIAN) $(MAKE) test TESTS='$(or $(TESTS),$(BY_FILE) --ignore $(IMAGE_TEST) --ignore $(EMPTY_TEST) tests/integration tests/e2e)'
 
+empty-machine: .venv/.tested release
+	@BRIDGEHEAD_REQUIRE_TOOLS=1 $(PYTHON) -m pytest $(EMPTY_TEST)
+	@cat benchmarks/results/empty-machine.md
+
 unit: .venv/.tested
 	@$(PYTHON) -m pytest $(SLOWEST) $(FORKED) --hypothesis-profile quick tests/unit
 
@@ -115,6 +121,10 @@ conformance: .venv/.tested .venv/.compiled .venv/.tools
 	@scripts/system-packages nft
 	@$(PYTHON) -m tests.kubernetes_e2e $(ARGS)
 
+clients: .venv/.tested .venv/.compiled .venv/.tools
+	@scripts/system-packages nft
+	@$(PYTHON) -m tests.clients $(ARGS)
+
 images: .venv/.tested
 	@scripts/system-packages apt-get dpkg-deb strip
 	@$(PYTHON) -m deploy.image $(ARGS)
@@ -127,7 +137,7 @@ format: .venv/.tested
 	@.venv/bin/ruff check --fix .
 
 clean:
-	rm -rf .venv build .images .kubernetes-e2e .debian .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
+	rm -rf .venv build .images .kubernetes-e2e .debian .clients .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
 
 # The build writes it, and the server needs it. Without it the program is not prepared, whatever the stamp says.
 DEFINITIONS := src/bridgehead/apiserver/bodies/definitions.json

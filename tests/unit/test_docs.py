@@ -24,7 +24,7 @@ COMMAND = re.compile(
     r"`bridgehead ([a-z]+[^`]*)`|^(?: {4,}(?:[$#] )?|\$ )(?:\.venv/bin/)?bridgehead ([a-z]+.*)$", re.MULTILINE
 )
 OPTION = re.compile(r"(?<![\w-])--?[a-z][\w-]*")
-MAKE = re.compile(r"`make ([a-z]+)|^ {4}(?:\$ )?make ([a-z]+)", re.MULTILINE)
+MAKE = re.compile(r"`make ([a-z][a-z0-9-]*)|^ {4}(?:\$ )?make ([a-z][a-z0-9-]*)", re.MULTILINE)
 
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 
@@ -62,7 +62,7 @@ def test_documented_commands_accept_their_arguments(page: Path) -> None:
 
 @each_page
 def test_documented_make_targets_exist(page: Path) -> None:
-    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+    targets = set(re.findall(r"^([a-z][a-z0-9-]*):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
     for quoted, shown in MAKE.findall(page.read_text("utf-8")):
         assert (quoted or shown) in targets
 
