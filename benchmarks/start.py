@@ -100,7 +100,8 @@ def run() -> list[Table]:
             ("each further test", seconds(each)),
             ("end of the last test to the end of pytest, with the lab's end", seconds(ends)),
         ),
-        "Each test has a namespace of its own, a Deployment and a Service in it, and one request by its name.",
+        "Each test has a namespace of its own, a Deployment and a Service in it, and one request by its name. "
+        f"Processes that ran or waited for one of {os.cpu_count()} processors, on average: {os.getloadavg()[2]:.0f}.",
     )
     return [own, compared(starts, firsts)]
 
@@ -117,8 +118,9 @@ def compared(starts: list[float], firsts: list[float]) -> Table:
         "Beside kind, k3d, minikube and envtest",
         ("tool", "command to its end", "until an app runs and its name resolves"),
         rows,
-        f"Published figures are of minikube's project ({PUBLISHED_SOURCE}), of another machine, and with images that "
-        "are there. Bridgehead's second figure contains pytest's own start.",
+        f"Published figures are of minikube's project ({PUBLISHED_SOURCE}), which names neither its machine nor what "
+        "it had downloaded before. The app is nginx: with Bridgehead it is a stand-in, not downloaded, and the "
+        "second figure contains pytest's own start.",
     )
 
 
