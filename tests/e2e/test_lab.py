@@ -481,7 +481,7 @@ def test_up_reports_a_missing_tool(other: Lab, tmp_path: Path) -> None:
     result = run("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script)
     if shutil.which("nft", path="/usr/sbin") is None:
         pytest.fail("this test hides /usr/sbin, where nft is expected")
-    assert result.returncode == 1
+    assert result.returncode == 3
     assert result.stderr.strip() == (
         "bridgehead: the command `nft` is missing: install it (Debian: apt-get install nftables)"
     )
@@ -507,7 +507,7 @@ def test_up_reports_missing_user_namespaces(other: Lab) -> None:
         f" exec {BRIDGEHEAD} up --detach --name other --state-dir {other.state_dir}"
     )
     result = run("unshare", "--user", "--map-root-user", "sh", "-c", script)
-    assert result.returncode == 1
+    assert result.returncode == 3
     assert "this kernel does not let you make namespaces" in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
 

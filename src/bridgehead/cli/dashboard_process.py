@@ -8,6 +8,7 @@ import select
 import subprocess
 import sys
 import time
+from typing import NamedTuple
 
 from bridgehead.lab.plan import LabFiles
 
@@ -15,8 +16,15 @@ _SECONDS = 30.0  # until it has printed its address
 _ADDRESS = re.compile(rb"http://127\.0\.0\.1:\d+/#token=[\w-]+(?=\s)")
 
 
-def start(files: LabFiles) -> str:
-    """Start the dashboard of a lab that runs, and return a sentence with its address, or with why there is none."""
+class Dashboard(NamedTuple):
+    """`address`: "" if it did not start. `sentence`: has the address, or the reason why there is none."""
+
+    address: str
+    sentence: str
+
+
+def start(files: LabFiles) -> Dashboard:
+    """Start the dashboard of a lab that runs."""
     log = files.log("dashboard")
     try:
         with log.open("wb") as errors:
@@ -28,16 +36,16 @@ def start(files: LabFiles) -> str:
                 start_new_session=True,  # a Ctrl-C at the terminal stops the lab, and by its end the dashboard
             )
     except OSError as error:
-        return f"The dashboard did not start: {error.strerror}."
+        return Dashboard("", f"The dashboard did not start: {error.strerror}.")
     if process.stdout is None:
-        return "The dashboard did not start."
+        return Dashboard("", "The dashboard did not start.")
     with process.stdout:
         address = _read_address(process.stdout.fileno())
     if address:
-        return f"The dashboard is at {address}"
+        return Dashboard(address, f"The dashboard is at {address}")
     process.kill()
     process.wait()
-    return f"The dashboard did not start: {log} has the reason."
+    return Dashboard("", f"The dashboard did not start: {log} has the reason.")
 
 
 def _command(arguments: list[str]) -> list[str]:

@@ -18,6 +18,7 @@ from bridgehead.lab.errors import LabError
 from bridgehead.lab.plan import LabFiles
 from bridgehead.lab.state_directories import DEFAULT_NAME
 
+from .failures import describe, exit_code_of
 from .options import Option, for_typer, row
 
 _NAME = Option(
@@ -40,6 +41,7 @@ __all__ = [
     "own_command",
     "reporting_errors",
     "state_dir_row",
+    "with_own_command",
 ]
 
 
@@ -69,21 +71,24 @@ def find_lab(name: str | None, state_dir: Path | None) -> LabFiles:
 
 @contextmanager
 def reporting_errors() -> Iterator[None]:
-    """Print a `LabError`, or the error of a file, as one line and exit with code 1."""
+    """Print a `LabError`, or the error of a file, as one line, and exit with the error's code."""
     try:
         yield
     except LabError as error:
-        # Commands in the message, with the path by which this user called us.
-        text = str(error)
-        if Path(sys.argv[0]).name == "bridgehead":
-            text = text.replace("`bridgehead ", f"`{own_command()} ")
-        sys.stderr.write(f"bridgehead: {text}\n")
-        raise typer.Exit(1) from error
+        sys.stderr.write(f"bridgehead: {with_own_command(str(error))}\n")
+        raise typer.Exit(exit_code_of(error)) from error
     except OSError as error:
         if error.filename is None:  # of standard output, which all commands report alike
             raise
-        sys.stderr.write(f"bridgehead: {error.filename}: {error.strerror}\n")
-        raise typer.Exit(1) from error
+        sys.stderr.write(f"bridgehead: {describe(error)}\n")
+        raise typer.Exit(exit_code_of(error)) from error
+
+
+def with_own_command(text: str) -> str:
+    """Return a message whose commands have the path by which this user called Bridgehead."""
+    if Path(sys.argv[0]).name != "bridgehead":
+        return text
+    return text.replace("`bridgehead ", f"`{own_command()} ")
 
 
 def own_command() -> str:

@@ -1,6 +1,14 @@
 """Start a cluster in namespaces of its own: an API server, controllers and nodes that run real pods.
 
-Without --detach the command keeps running, prints the parts' logs, and stops the cluster at Ctrl-C.
+Without --detach or --wait the command keeps running, prints the parts' logs, and stops the cluster at Ctrl-C.
+
+With --json, standard output has one JSON object on one line when the cluster is ready, or the error, and nothing else.
+Exits 3 when this machine cannot run a cluster. Docs: docs/exit-codes.md.
+
+Examples:
+
+    bridgehead up --detach
+    bridgehead up --wait --json | jq -r .kubeconfig
 """
 
 from __future__ import annotations
@@ -15,13 +23,12 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import msgspec
-import typer
 
 from bridgehead import cli
 from bridgehead.forwarding.local_ports import PortUnusable, open_port
@@ -37,10 +44,12 @@ from bridgehead.lab.plan import LabConfig, LabFiles, StoreKind
 from bridgehead.lab.range_choice import Role, choose_ranges
 
 from . import dashboard_process, logs_setup
+from .cluster_access import Form
 from .groups import OPTIONS
 from .lab_options import DEFAULT_NAME, name_row, options_of, own_command, reporting_errors, state_dir_row
 from .logs import follow
 from .options import option
+from .running_lab import render_lab, reporting_errors_as_json, wait_running
 
 # Modules that this process uses only after it has forked the lab's first process, where parts need what these import:
 # the API client and cryptography. Loaded before the fork, they are loaded once.
@@ -66,6 +75,14 @@ class Options:
         None, OPTIONS, "Number of nodes. Default: as in the previous run, else 3.", min=1, max=MAX_NODES
     )
     detach: bool = option(False, OPTIONS, "Return when the cluster is ready.", "--detach", "-d")
+    wait: bool = option(
+        False,
+        OPTIONS,
+        "As --detach, and if the cluster runs already, or is starting, wait until it is ready; options must then be as"
+        " it was started with.",
+    )
+    output: Form = option("text", OPTIONS, "Form of the result.", "--output", "-o")
+    json: bool = option(False, OPTIONS, "As --output json.")
     ephemeral: bool = option(False, OPTIONS, "Delete the state at `bridgehead down`.")
     port: int | None = option(
         None, OPTIONS, "Port of the API server on 127.0.0.1. Default: the first free port from 6443.", min=1, max=65535
@@ -136,7 +153,8 @@ class Options:
 
 
 def command(options: Options) -> None:
-    with reporting_errors():
+    is_json = options.json or options.output == "json"
+    with reporting_errors(), reporting_errors_as_json(is_json):
         began = time.monotonic()
         for number in (signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) is not signal.SIG_IGN:  # `nohup` ignores SIGHUP
@@ -151,7 +169,11 @@ def command(options: Options) -> None:
         try:
             lock = state_directories.lock(files)
         except AlreadyRunning as error:
-            raise AlreadyRunning(_already_running(name, files, again)) from error
+            if not options.wait:
+                raise AlreadyRunning(_already_running(name, files, again)) from error
+            config = wait_running(files, options, again, partial(_wait_ready, files=files))
+            _report(config, files, again, began, options, is_json=is_json, lacks=(), page=None)
+            return
         try:
             try:
                 _claim(files)
@@ -163,20 +185,39 @@ def command(options: Options) -> None:
             _wait_ready(config, files)
         except AlreadyRunning:
             raise  # an earlier lab, which this command has not started
-        except BaseException as error:
+        except BaseException:
             with contextlib.suppress(NotRunning):
                 state_directories.stop(files)
-            if isinstance(error, KeyboardInterrupt):
-                raise typer.Exit(130) from None
             raise
         lacks = [*notes, describe_missing_tools(host.missing_pod_tools()), describe_missing_ids(id_map)]
-        page = dashboard_process.start(files) if options.dashboard else ""
-        screen = _closing_screen(config, again, time.monotonic() - began, options.detach, lacks, page)
-        if options.detach:
-            sys.stdout.write(screen)
-            sys.stdout.flush()
+        page = dashboard_process.start(files) if options.dashboard else None
+        report = partial(_report, config, files, again, began, options, is_json=is_json, lacks=lacks, page=page)
+        if options.detach or options.wait:
+            report()
         else:
-            _stay(files, screen)
+            _stay(files, report, has_logs=not is_json)
+
+
+def _report(
+    config: LabConfig,
+    files: LabFiles,
+    again: str,
+    began: float,
+    options: Options,
+    *,
+    is_json: bool,
+    lacks: Iterable[str],
+    page: dashboard_process.Dashboard | None,
+) -> None:
+    """Print what `up` prints when the lab is ready. For `again`, `lacks` and `page` see `_closing_screen`."""
+    seconds = time.monotonic() - began
+    if is_json:
+        sys.stdout.write(render_lab(config, files, seconds, page.address if page else ""))
+    else:
+        is_detached = options.detach or options.wait
+        sys.stdout.write(_closing_screen(config, again, seconds, is_detached, lacks, page.sentence if page else ""))
+        sys.stdout.write("" if is_detached else "\n")
+    sys.stdout.flush()
 
 
 def _claim(files: LabFiles) -> None:
@@ -417,12 +458,18 @@ def _already_running(name: str, files: LabFiles, options: str) -> str:
     )
 
 
-def _stay(files: LabFiles, screen: str) -> None:
-    """Print the parts' logs until Ctrl-C, SIGTERM, the lab's end, or the end of the reader of standard output."""
+def _stay(files: LabFiles, report: Callable[[], None], *, has_logs: bool) -> None:
+    """Call `report` and print the parts' logs until Ctrl-C, SIGTERM, the lab's end, or the end of the reader of
+    standard output."""
+    logs = sorted(files.log("init").parent.glob("*.log")) if has_logs else []
     try:
-        sys.stdout.write(f"{screen}\n")
-        sys.stdout.flush()
-        follow(sorted(files.log("init").parent.glob("*.log")), until=lambda: not state_directories.is_running(files))
+        # An interrupt between a write and its end would have the text written again, at the end of the process.
+        held = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
+        try:
+            report()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, held)
+        follow(logs, until=lambda: not state_directories.is_running(files))
     except KeyboardInterrupt:
         sys.stderr.write("\nstopping\n")
     finally:

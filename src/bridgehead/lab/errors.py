@@ -1,4 +1,5 @@
-"""Errors of the lab. Every message is one line with advice; the command prints it and exits with 1.
+"""Errors of the lab. Every message is one line with advice; the command prints it and exits with the code that
+`cli/failures.py` has for it.
 
 LabError         base class
 AlreadyRunning   `up` of a running lab

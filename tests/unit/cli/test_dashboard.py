@@ -43,11 +43,12 @@ def test_the_address_is_read_from_what_the_process_prints(output, address):
 
 def test_a_dashboard_that_does_not_start_is_no_failure_of_the_lab(tmp_path: Path, monkeypatch):
     files = LabFiles(tmp_path)
-    assert "did not start" in dashboard_process.start(files)  # there is no directory of logs
+    assert "did not start" in dashboard_process.start(files).sentence  # there is no directory of logs
     files.log("dashboard").parent.mkdir()
     program = [sys.executable, "-c", "import sys; sys.exit('no cluster')"]
     monkeypatch.setattr(dashboard_process, "_command", lambda arguments: program)
-    assert dashboard_process.start(files) == f"The dashboard did not start: {files.log('dashboard')} has the reason."
+    reason = f"The dashboard did not start: {files.log('dashboard')} has the reason."
+    assert dashboard_process.start(files) == ("", reason)
     assert files.log("dashboard").read_text() == "no cluster\n"
 
 

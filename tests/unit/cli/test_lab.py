@@ -142,7 +142,7 @@ def test_a_refused_up_leaves_no_directory(
         raise Unsupported("this kernel has no namespaces")
 
     monkeypatch.setattr("bridgehead.lab.host.check_host", refuse)
-    assert run("up", f"--state-dir={tmp_path / 'lab'}") == 1
+    assert run("up", f"--state-dir={tmp_path / 'lab'}") == 3
     assert "this kernel has no namespaces" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
