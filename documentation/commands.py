@@ -36,7 +36,7 @@ def render_page() -> str:
 
 
 def _command(name: str) -> str:
-    command = cli.load(name)
+    command = cli.load_command(name)
     context = command.make_context(f"bridgehead {name}", [], resilient_parsing=True)
     command.get_help(context)  # gives the options' values their names
     usage = " ".join(command.collect_usage_pieces(context))

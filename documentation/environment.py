@@ -38,7 +38,7 @@ def of_options() -> dict[str, list[tuple[str, str, str]]]:
     """Return the command, the option and its text for each variable of options."""
     found: dict[str, list[tuple[str, str, str]]] = {}
     for name in cli.COMMANDS:
-        for param in cli.load(name).params:
+        for param in cli.load_command(name).params:
             variables = param.envvar or ()
             for variable in (variables,) if isinstance(variables, str) else variables:
                 option = next((each for each in param.opts if each.startswith("--")), param.opts[0])

@@ -55,7 +55,7 @@ def test_documented_commands_accept_their_arguments(page: Path) -> None:
         [name] = re.findall(r"^[a-z]+(?:-[a-z]+)*", line)
         assert name in cli.COMMANDS, line
         own = re.split(r" -- | \| ", line)[0]  # what follows is the command of `exec`, or another one
-        known = {option for param in cli.load(name).params for option in (*param.opts, *param.secondary_opts)}
+        known = {option for param in cli.load_command(name).params for option in (*param.opts, *param.secondary_opts)}
         for option in OPTION.findall(own):
             assert option in known | {"-h", "--help"}, line
 

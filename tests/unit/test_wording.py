@@ -43,7 +43,7 @@ def test_tests_and_tools_follow_the_wording_rules(directory: str) -> None:
 
 
 def helps(name: str) -> list[str]:
-    command = cli.load(name)
+    command = cli.load_command(name)
     return [command.help or "", cli.COMMANDS[name][1], *(param.help or "" for param in command.params)]
 
 

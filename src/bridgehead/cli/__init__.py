@@ -31,6 +31,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "tunnel": ("Cluster on this machine", "Serve a SOCKS5 and HTTP proxy here that reaches a cluster's names."),
     "logs": ("Cluster on this machine", "Show the logs of the cluster's own parts."),
     "image": ("Cluster on this machine", "List, pull, load, save, remove and build images."),
+    "load": ("Cluster on this machine", "Load the image that was just built, and restart what uses it."),
+    "watch": ("Cluster on this machine", "Run a command whenever files change, and load the image that it builds."),
     "backup": ("Cluster on this machine", "Write a backup of the cluster's objects, also while it runs."),
     "restore": ("Cluster on this machine", "Replace a stopped cluster's objects by those of a backup."),
     "doctor": ("Understanding a cluster", "Show why Services do not work, and the fix of each cause."),
@@ -98,7 +100,7 @@ def _run(arguments: list[str]) -> None:
     with _before(name), _reporting_missing_modules(name):
         try:
             with no_collection():
-                command = load(name)
+                command = load_command(name)
         except KeyboardInterrupt:  # while its module loads; later the command handles it
             raise SystemExit(130) from None
         command.main(args=arguments[1:], prog_name=_program(name))
@@ -144,7 +146,7 @@ def preload(lines: Iterable[Sequence[str]]) -> None:
             for kind in vars(importlib.import_module(module)).values():
                 if isinstance(kind, kinds.Kind):
                     codec_of(kind)
-        command = load(name)
+        command = load_command(name)
         if options:
             command.read_ahead(_program(name), options)
         else:
@@ -156,7 +158,7 @@ def _program(name: str) -> str:
 
 
 @lru_cache
-def load(name: str) -> Any:
+def load_command(name: str) -> Any:
     """Return the command object (typer's) of a subcommand."""
     import typer
 

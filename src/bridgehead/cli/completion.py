@@ -92,7 +92,7 @@ def _subcommands() -> Iterator[Subcommand]:
 
     yield Subcommand("help", "Explain a command.", (), tuple(cli.COMMANDS))
     for name, (_, text) in cli.COMMANDS.items():
-        params = cli.load(name).params
+        params = cli.load_command(name).params
         options = [param for param in params if param.param_type_name == "option" and not param.hidden]
         arguments = [param for param in params if param.param_type_name == "argument"]
         yield Subcommand(

@@ -11,18 +11,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import shutil
 import socket
 import sys
-import tarfile
 import tempfile
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, BinaryIO, Final, Literal, cast
+from typing import Annotated, Final, Literal
 
 import typer
 
-from bridgehead.images.errors import BadImage, ImageError
+from bridgehead.images.errors import ImageError
 from bridgehead.images.references import Reference, parse_reference
 from bridgehead.images.store.content import ContentStore
 from bridgehead.lab import state_directories
@@ -31,6 +28,7 @@ from bridgehead.lab.plan import LabFiles
 
 from .failures import fail
 from .lab_options import Name, StateDir, find_lab, reporting_errors
+from .store_access import do_in_child, load_sources, open_source
 from .tables import columns
 
 _NEEDED: Final = {"load": "a file", "build": "a directory with a Dockerfile"}
@@ -137,7 +135,7 @@ def _pull(files: LabFiles, references: list[Reference]) -> None:
         os.chdir(files.content)
         return user_process.serve(user_process.UserFiles(files.registries, blobs), requests, child)
 
-    _do_in_child(files, pull, attend)
+    do_in_child(files, pull, attend)
 
 
 def _report(text: str, *, is_final: bool) -> None:
@@ -150,42 +148,10 @@ def _report(text: str, *, is_final: bool) -> None:
 
 
 def _load(files: LabFiles, paths: list[str], tag: str) -> None:
-    from bridgehead.images import archives
-
     with contextlib.ExitStack() as opened:
-        sources = [opened.enter_context(_open_source(Path(path), tag)) for path in paths]
-        store = _open(files)
-        for path, (source, is_root) in zip(paths, sources, strict=True):
-            try:
-                records = [archives.load_root(store, source, tag)] if is_root else archives.load(store, source, tag)
-            except BadImage as error:
-                raise LabError(f"{path}: {error}") from error
-            for record in records:
-                sys.stdout.write(f"{record.name}\n")
-
-
-@contextlib.contextmanager
-def _open_source(path: Path, tag: str) -> Iterator[tuple[BinaryIO, bool]]:
-    """Yield an archive of images, or of a root file system and True. The lab's ids may not read the user's files."""
-    from bridgehead.images import archives
-
-    if not path.is_dir():
-        with open(path, "rb") as file, tempfile.TemporaryFile() as copy:
-            if file.seekable():
-                yield file, False
-            else:  # a pipe, as from `docker save`
-                shutil.copyfileobj(file, copy)
-                copy.seek(0)
-                yield cast(BinaryIO, copy), False
-        return
-    is_root = not (path / archives.LAYOUT).exists()
-    if is_root and not tag:
-        raise LabError(f"{path} is no OCI layout; name the image of this root file system with --tag")
-    with tempfile.TemporaryFile() as copy:
-        with tarfile.open(fileobj=copy, mode="w", format=tarfile.PAX_FORMAT) as archive:
-            archive.add(path, ".")
-        copy.seek(0)
-        yield cast(BinaryIO, copy), is_root
+        sources = [(Path(path), *opened.enter_context(open_source(Path(path), tag))) for path in paths]
+        for record in load_sources(_open(files), sources, tag):
+            sys.stdout.write(f"{record.name}\n")
 
 
 def _save(files: LabFiles, names: list[str], output: str) -> None:
@@ -204,7 +170,7 @@ def _save(files: LabFiles, names: list[str], output: str) -> None:
             file.flush()
 
         try:
-            _do_in_child(files, write)
+            do_in_child(files, write)
         except LabError:
             if is_new:
                 path.unlink(missing_ok=True)
@@ -248,37 +214,11 @@ def _save_bases(files: LabFiles, references: list[Reference], path: Path) -> Non
                 archives.save(store, names, file)
                 file.flush()
 
-        _do_in_child(files, write)
+        do_in_child(files, write)
 
 
 def _wait(child: int) -> int:
     return os.waitpid(child, 0)[1]
-
-
-def _do_in_child(files: LabFiles, work: Callable[[ContentStore], None], attend: Callable[[int], int] = _wait) -> None:
-    """Open the store in a child, which gives up the user's rights by that; this process keeps them.
-
-    `attend` returns the child's exit status after its end. Raises `LabError` with the child's reason.
-    """
-    reading, writing = os.pipe2(os.O_CLOEXEC)
-    pid = os.fork()
-    if pid == 0:
-        status = 1
-        try:
-            work(_open(files))
-            status = 0
-        except (ImageError, LabError) as error:
-            os.write(writing, str(error).encode())
-        except OSError as error:
-            os.write(writing, f"{error.filename or 'the image store'}: {error.strerror}".encode())
-        finally:
-            os._exit(status)
-    os.close(writing)
-    status = attend(pid)
-    with open(reading, encoding="utf-8", errors="replace") as answer:
-        reason = answer.read()
-    if status:
-        raise LabError(reason or f"the images of {files.root} cannot be read")
 
 
 def _refuse(missing: list[str]) -> None:

@@ -16,6 +16,7 @@ from bridgehead.forwarding.published import parse_all_published
 from bridgehead.lab import state_directories
 from bridgehead.lab.errors import AlreadyRunning, LabError, NotRunning
 from bridgehead.lab.plan import LabConfig, LabFiles, plan_nodes
+from bridgehead.lab.range_choice import OPTION_OF, choose_ranges
 
 from .failures import INTERRUPTED, describe, error_code_of, exit_code_of
 from .lab_options import with_own_command
@@ -45,6 +46,8 @@ def wait_running(
             if not state_directories.is_running(files) or time.monotonic() > deadline:
                 raise
             time.sleep(_LOOK_EVERY)
+    wanted = {role: getattr(options, option[2:].replace("-", "_"), None) for role, option in OPTION_OF.items()}
+    choose_ranges(wanted, config.ip_family, config, ())  # which refuses other ones
     if differing := _differing(options, config):
         raise AlreadyRunning(
             f"the lab {config.name!r} is already running, {differing}: leave the option out, or stop the lab first:"

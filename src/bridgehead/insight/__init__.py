@@ -7,6 +7,7 @@ remote_namespaces   those of any cluster, entered by `exec` into pods
 findings    causes for which something does not work
 programmed  whether every node's kernel has a Service's present state; `waiting` waits for it
 proxies     the mode and the problems of each node's proxy
+image_users        workloads that use an image
 troubled_services  Services whose Events or status show that they do not work
 tour        the lessons of `bridgehead tour`, as data
 speakers    the status pages of the load-balancer speakers

@@ -80,6 +80,7 @@ __all__ = [
     "RESOLVE_IN_ROOT",
     "RESOLVE_NO_MAGICLINKS",
     "RESOLVE_NO_SYMLINKS",
+    "add_watch",
     "attach_mount",
     "clone_mount",
     "drop_bounding_capabilities",
@@ -88,6 +89,7 @@ __all__ = [
     "mount",
     "open_beneath",
     "open_parent_namespace",
+    "open_watches",
     "pivot_root",
     "set_capabilities",
     "set_child_subreaper",
@@ -179,16 +181,29 @@ def pivot_root(new_root: str, put_old: str) -> None:
     _check(_libc.syscall(number, new_root.encode(), put_old.encode()), f"pivot_root {new_root}")
 
 
-def watch_inode(path: str, events: int) -> int:
-    """Return a non-blocking descriptor of an inotify(7) queue for `events` (IN_*) of one file."""
+def open_watches() -> int:
+    """Return a non-blocking descriptor of an inotify(7) queue."""
     fd = _libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
     _check(fd, "inotify_init1")
+    return int(fd)
+
+
+def add_watch(queue: int, path: str, events: int) -> int:
+    """Add a file, or a directory with the files in it, to an inotify queue, for `events` (IN_*). Return its number."""
+    number = _libc.inotify_add_watch(queue, os.fsencode(path), events)
+    _check(number, f"inotify_add_watch {path}")
+    return int(number)
+
+
+def watch_inode(path: str, events: int) -> int:
+    """Return a non-blocking descriptor of an inotify(7) queue for `events` (IN_*) of one file."""
+    fd = open_watches()
     try:
-        _check(_libc.inotify_add_watch(fd, path.encode(), events), f"inotify_add_watch {path}")
+        add_watch(fd, path, events)
     except OSError:
         os.close(fd)
         raise
-    return int(fd)
+    return fd
 
 
 def set_hostname(name: str) -> None:

@@ -12,7 +12,7 @@ def test_the_example_of_the_recipe_runs(monkeypatch, tmp_path, capsys):
     assert "images" not in cli.COMMANDS
     monkeypatch.setitem(sys.modules, "bridgehead.cli.images", example_of("add-a-command.md"))
     monkeypatch.setitem(cli.COMMANDS, "images", ("Cluster on this machine", "Print the directory of the image store."))
-    monkeypatch.setattr(cli, "load", cli.load.__wrapped__)  # without its cache
+    monkeypatch.setattr(cli, "load_command", cli.load_command.__wrapped__)  # without its cache
 
     def run(*arguments: str) -> str:
         with pytest.raises(SystemExit) as end:

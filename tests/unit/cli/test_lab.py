@@ -182,7 +182,7 @@ def test_an_interrupt_while_a_command_is_imported_exits_quietly(
     def interrupted(name: str) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "load", interrupted)
+    monkeypatch.setattr(cli, "load_command", interrupted)
     assert run("up") == 130
     assert capsys.readouterr().err == ""
 
@@ -272,7 +272,7 @@ def test_help_breaks_no_option_or_default(
     lines = [line for line in text.splitlines() if not line.startswith("      bridgehead ")]  # commands are not wrapped
     assert [line for line in lines if len(line) > width or line.endswith("-")] == []
     assert [line for line in lines if line.endswith(("[default:", "[env var:"))] == []
-    shown = [param for param in cli.load(name).params if param.param_type_name == "option" and not param.hidden]
+    shown = [param for param in cli.load_command(name).params if param.param_type_name == "option" and not param.hidden]
     assert {word for param in shown for word in param.help.split()} <= set(text.split())
 
 

@@ -23,7 +23,7 @@ def run(monkeypatch, capsys):
     """Run the recipe's command with arguments; return the exit code and the output."""
     monkeypatch.setitem(sys.modules, "bridgehead.cli.example", example_of("add-an-option.md"))
     monkeypatch.setitem(cli.COMMANDS, "example", ("Bridgehead itself", "Print what the options say."))
-    monkeypatch.setattr(cli, "load", cli.load.__wrapped__)  # without its cache
+    monkeypatch.setattr(cli, "load_command", cli.load_command.__wrapped__)  # without its cache
 
     def run(*arguments: str) -> tuple[object, str, str]:
         with pytest.raises(SystemExit) as end:

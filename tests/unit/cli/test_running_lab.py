@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bridgehead.cli import running_lab, up
-from bridgehead.lab.errors import AlreadyRunning, NotRunning, Unsupported
+from bridgehead.lab.errors import AlreadyRunning, LabError, NotRunning, Unsupported
 from bridgehead.lab.plan import LabConfig, LabFiles
 
 
@@ -98,6 +98,9 @@ def test_the_running_lab_is_waited_for(tmp_path: Path, monkeypatch: pytest.Monke
     waited: list[LabConfig] = []
     assert running_lab.wait_running(LabFiles(tmp_path), up.Options(wait=True), "", waited.append) == RUNNING
     assert waited == [RUNNING]
+    records = iter([RUNNING])
+    with pytest.raises(LabError, match="--pod-cidr"):
+        running_lab.wait_running(LabFiles(tmp_path), up.Options(pod_cidr="10.77.0.0/16"), "", waited.append)
     records = iter([RUNNING])
     with pytest.raises(AlreadyRunning, match=r"with --nodes 3: .*`bridgehead down --name x`"):
         running_lab.wait_running(LabFiles(tmp_path), up.Options(nodes=1), " --name x", waited.append)
