@@ -508,7 +508,7 @@ def test_up_reports_missing_user_namespaces(other: Lab) -> None:
     )
     result = run("unshare", "--user", "--map-root-user", "sh", "-c", script)
     assert result.returncode == 3
-    assert "this kernel does not let you make namespaces" in result.stderr
+    assert "the sysctl user.max_user_namespaces is 0" in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
 
 

@@ -64,12 +64,12 @@ def test_a_killed_command_leaves_no_process(tmp_path: Path) -> None:
 
 
 CHECK = """
-from bridgehead.lab import host
+from bridgehead.lab import host, namespace_trial
 
-def fail():
+def fail(id_map):
     raise RuntimeError("something nobody thought of")
 
-host._try_namespaces = fail
+namespace_trial._leave = fail
 try:
     host.check_namespaces()
 except Exception as error:

@@ -239,20 +239,20 @@ def _start(name: str, options: Options, files: LabFiles, lock: int) -> tuple[Lab
             importlib.import_module(module)
     gc.freeze()  # the processes that are forked now share these objects, which a collection would write to
     host.extend_path()
-    lack_of_ipv6 = host.check_host(files.root)
     before = state_directories.read_config(files)
     if before and before.ephemeral:
         state_directories.empty(files)
         before = None
+    has_host_access = host.choose_host_access(options.host_access, before)
+    lack_of_ipv6 = host.check_host(files.root, has_host_access=has_host_access)
     if options.restore is not None:
         _check_backup(options.restore)
     store, api_servers = host.choose_store(
         options.store, options.api_servers, before, is_restored=options.restore is not None
     )
     host.check_space(files.root, api_servers if store == "etcd" and before is None else 0)
-    has_host_access = host.choose_host_access(options.host_access, before)
     id_map, id_base = None, None
-    if not (has_host_access and os.geteuid() == 0):
+    if not (has_host_access and user_namespace.is_full_root()):
         id_map, id_base = user_namespace.choose_id_map(str(files.root), before.id_base if before else None)
     owner = id_map.root if id_map and id_base is not None else None
     family = host.choose_ip_family(options.ip_family, before, lack_of_ipv6)

@@ -23,7 +23,7 @@ def open_content(files: LabFiles) -> ContentStore:
         raise state_directories.no_such_lab(files)
     try:
         id_map = None
-        if not (config.host_access and os.geteuid() == 0):
+        if not (config.host_access and user_namespace.is_full_root()):
             id_map, id_base = user_namespace.choose_id_map(str(files.root), config.id_base)
             owner = id_map.root if id_base is not None else None
             if not files.content.exists():  # of a lab that last ran before there were content stores

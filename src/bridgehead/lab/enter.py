@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from bridgehead.network import syscalls
 
+from . import kernel_views, user_namespace
 from .errors import LabError
 from .packages import how_to_install
 from .plan import NodePlan, RunningLab, plan_nodes
@@ -95,7 +96,7 @@ def _enter_network_of(process: str, others: Mapping[str, str], path: str, inode:
     if inode is not None and os.fstat(fds["net"]).st_ino != inode:
         raise FileNotFoundError(errno.ENOENT, "the network namespace has been removed")
     # The machine's root keeps its id: in the lab's user namespace it would be the overflow id (nobody).
-    if os.geteuid() != 0:
+    if not user_namespace.is_full_root():
         fds = {"user": _open_user_namespace(f"{process}/ns/user"), **fds}
     for kind, fd in fds.items():
         syscalls.setns(fd, syscalls.CLONE_NEWNET if kind == "net" else 0)
@@ -127,8 +128,8 @@ def _open_user_namespace(path: str) -> int:
 
 def mount_kernel_views() -> None:
     """Mount /proc and /sys, which show the namespaces of the process that mounts them."""
-    for kind, target in (("proc", "/proc"), ("sysfs", "/sys")):
-        syscalls.mount(kind, target, kind, syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC)
+    kernel_views.mount_proc("/proc")
+    kernel_views.mount_sysfs("/sys")
 
 
 def _execute(argv: Sequence[str], env: dict[str, str]) -> None:

@@ -103,7 +103,7 @@ def _start(config: LabConfig, files: LabFiles, name: str) -> int:
     Return the id of a process in their network namespace that ends with them.
     """
     reader, writer = os.pipe()
-    has_own_ids = not (config.host_access and os.geteuid() == 0)
+    has_own_ids = not (config.host_access and user_namespace.is_full_root())
     id_map = user_namespace.choose_id_map(str(files.root), config.id_base)[0] if has_own_ids else None
     pid = os.fork()
     if pid == 0:
@@ -141,7 +141,7 @@ def _leave_to(id_map: IdMap, files: LabFiles) -> LabFiles:
     Ids that belong to no user of the machine may not pass through the directories above the lab's.
     """
     namespace = user_namespace.make(id_map)
-    if os.geteuid() == 0:
+    if user_namespace.is_full_root():
         syscalls.unshare(syscalls.CLONE_NEWNS)
         syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
         syscalls.mount(str(files.root), _SHOWN, flags=syscalls.MS_BIND)

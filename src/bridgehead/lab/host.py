@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import os
 import re
 import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
-from bridgehead.network import syscalls
-
+from . import namespace_trial, user_namespace
 from .addressing import API_PORT, IpFamily
 from .errors import LabError, Unsupported
+from .namespace_limits import Limit
 from .packages import POD_TOOLS, how_to_install
 from .plan import LabConfig, StoreKind
 
@@ -29,7 +26,7 @@ _ETCD_SPACE = 144 << 20
 _PORT_CANDIDATES = range(API_PORT, API_PORT + 100)
 
 
-def check_host(state_root: Path) -> str:
+def check_host(state_root: Path, *, has_host_access: bool = False) -> str:
     """Return the reason why there can be no IPv6, or "". Raises `Unsupported` with the first missing requirement."""
     from bridgehead.kubelet.runtimes.isolation import seccomp  # only `up` needs it; most commands use this module
 
@@ -45,7 +42,7 @@ def check_host(state_root: Path) -> str:
         for what, path in (("the state directory", state_root), ("Python", Path(sys.prefix))):
             if str(path.resolve()).startswith(forbidden):
                 raise Unsupported(f"{what} is in {path}, which the lab replaces by its own; use another place")
-    return check_namespaces()
+    return check_namespaces(has_own_ids=not (has_host_access and user_namespace.is_full_root()))
 
 
 def check_space(state_root: Path, etcd_members: int = 0) -> None:
@@ -141,12 +138,15 @@ def choose_node_dns(wanted: bool | None, before: LabConfig | None, kernel: str) 
     return release is not None and (int(release[1]), int(release[2])) < (5, 7)
 
 
-def check_namespaces() -> str:
+def check_namespaces(*, has_own_ids: bool = True) -> str:
     """Try the lab's namespaces and a rule. Return the reason why the lab cannot have IPv6, or "".
 
-    Raises `Unsupported`.
+    For `has_own_ids` see `try_in_namespaces`. Raises `Unsupported`.
     """
-    message, _, lack_of_ipv6 = try_in_namespaces(_try_kernel).partition("\n")
+    answer = namespace_trial.try_in_namespaces(_try_kernel, has_own_ids=has_own_ids)
+    if isinstance(answer, Limit):
+        raise Unsupported(*answer)
+    message, _, lack_of_ipv6 = answer.partition("\n")
     if message:
         raise Unsupported(message)
     return lack_of_ipv6
@@ -155,52 +155,6 @@ def check_namespaces() -> str:
 def _try_kernel() -> str:
     message = _try_rules("ip")
     return f"{message}\n{'' if message else _try_ipv6()}"
-
-
-def try_in_namespaces(work: Callable[[], str]) -> str:
-    """Return the result of `work`, which is called in a child process in a new network namespace.
-
-    If there can be none, return the message for the user. The caller must have no other threads.
-    """
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        message = ""
-        try:
-            os.close(reader)
-            message = _try_namespaces() or work()
-        except BaseException as error:  # noqa: BLE001 - forked: must not return into the command's stack
-            message = f"cannot try this kernel: {type(error).__name__}: {error}"
-        finally:
-            with contextlib.suppress(OSError):  # the parent has ended
-                os.write(writer, message.encode(errors="replace"))
-            os._exit(0)
-    os.close(writer)
-    with open(reader, encoding="utf-8") as pipe:
-        message = pipe.read()
-    os.waitpid(pid, 0)
-    return message
-
-
-def _try_namespaces() -> str:
-    """Return the message for the user, or "" if namespaces work. Runs in a forked child."""
-    try:
-        if os.getuid() != 0:
-            user = os.getuid()
-            syscalls.unshare(syscalls.CLONE_NEWUSER)
-            Path("/proc/self/setgroups").write_text("deny", encoding="ascii")
-            Path("/proc/self/uid_map").write_text(f"0 {user} 1", encoding="ascii")
-        syscalls.unshare(syscalls.CLONE_NEWNET | syscalls.CLONE_NEWNS)
-    except OSError as error:
-        if error.errno in (errno.EPERM, errno.EACCES, errno.ENOSPC, errno.EINVAL, errno.ENOSYS):
-            return (
-                "this kernel does not let you make namespaces"
-                f" ({error.strerror}): run as root, or allow user namespaces"
-                " (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone,"
-                " kernel.apparmor_restrict_unprivileged_userns)"
-            )
-        return f"cannot make namespaces: {error}"
-    return ""
 
 
 def _try_ipv6() -> str:

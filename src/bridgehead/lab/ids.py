@@ -127,12 +127,14 @@ def map_range(base: int, pods: IdRange | None = None) -> IdMap:
     return IdMap(users=tuple(entries), groups=tuple(entries))
 
 
-def map_user(user: int, group: int, users: Sequence[IdRange], groups: Sequence[IdRange]) -> IdMap:
+def map_user(
+    user: int, group: int, users: Sequence[IdRange], groups: Sequence[IdRange], *, is_granted: bool = True
+) -> IdMap:
     """Return the map of an ordinary user's lab: root is the user; ids from 1 on are `users` and `groups`, if both
-    exist."""
+    exist. For `is_granted` see `IdMap`."""
     if not users or not groups:
         return IdMap(users=(MapEntry(0, user, 1),), groups=(MapEntry(0, group, 1),))
-    return IdMap(users=_append(user, users), groups=_append(group, groups), is_granted=True)
+    return IdMap(users=_append(user, users), groups=_append(group, groups), is_granted=is_granted)
 
 
 def _append(own: int, granted: Sequence[IdRange]) -> tuple[MapEntry, ...]:

@@ -27,7 +27,7 @@ from bridgehead.heap import no_collection
 from bridgehead.kubelet.runtimes.isolation import cgroups, privileges, seccomp
 from bridgehead.network import syscalls
 
-from . import roots, state_directories, user_namespace
+from . import kernel_views, roots, state_directories, user_namespace
 from .errors import StartFailed
 from .fabric import build_fabric
 from .ids import IdMap
@@ -200,11 +200,11 @@ def _leave_host(
 def _stage_and_enter(files: LabFiles, id_map: IdMap, inherited: _Inherited) -> None:
     """Stage in a mount namespace of a user namespace above the lab's own.
 
-    For root, that is the present user namespace. Other users cannot mount there, so they get two user namespaces with
-    the same ids: one for staging, and one below it for the lab.
+    For root, that is the present user namespace. Other users, and root without CAP_SYS_ADMIN, cannot mount there, so
+    they get two user namespaces with the same ids: one for staging, and one below it for the lab.
     """
     namespace = user_namespace.make(id_map)
-    if os.geteuid() == 0:
+    if user_namespace.is_full_root():
         syscalls.unshare(syscalls.CLONE_NEWNS)
         roots.stage(inherited.shown, files, namespace, inherited.cgroup)
         user_namespace.enter(namespace)
@@ -314,12 +314,12 @@ def _forget_environment(kept: Collection[str]) -> None:
 def _mount_own_view(cgroup: cgroups.Prepared | None) -> None:
     """Mount /proc and /sys, which show the lab's namespaces, and a /run of the lab's own."""
     syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
-    syscalls.mount("proc", "/proc", "proc", syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC)
+    kernel_views.mount_proc("/proc")
     syscalls.mount("tmpfs", "/run", "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "mode=755")
     Path("/run/bridgehead").mkdir()
     if cgroup:
         cgroup.show("/run/bridgehead/cgroup")
-    syscalls.mount("sysfs", "/sys", "sysfs", syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC)
+    kernel_views.mount_sysfs("/sys")
 
 
 def _redirect_standard_streams(output: int) -> None:

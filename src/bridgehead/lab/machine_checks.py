@@ -9,7 +9,7 @@ import os
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,6 +19,8 @@ from . import host, user_namespace
 from .addressing import API_PORT
 from .errors import LabError, Unsupported
 from .ids import describe_missing_ids
+from .namespace_limits import Limit
+from .namespace_trial import try_in_namespaces
 from .packages import describe_missing_tools, how_to_install
 
 _SECONDS = 10
@@ -63,15 +65,14 @@ def examine_machine(state_root: Path) -> Iterator[Requirement]:
 
 
 def _examine_kernel() -> Iterator[Requirement]:
-    lack, lack_of_ipv6 = "", ""
+    lack, remedy, lack_of_ipv6 = "", "", ""
     if host.find_system_program("nft") is None:
-        lack = "the command `nft` is missing"
+        lack, remedy = "the command `nft` is missing", how_to_install("nft")
     else:
         try:
             lack_of_ipv6 = host.check_namespaces()
         except Unsupported as error:
-            lack = str(error)
-    remedy = how_to_install("nft") if lack.startswith("the command") else ""
+            lack, remedy = error.lack, error.remedy
     yield Requirement("namespaces and nftables", lack, remedy, is_needed=True)
     try:
         seccomp.load()
@@ -87,7 +88,12 @@ def _examine_iptables() -> Requirement:
     for command in ("iptables-restore", "iptables-save"):
         if host.find_system_program(command) is None:
             return Requirement("mode iptables", f"`{command}` is missing", how_to_install(command), without)
-    return Requirement("mode iptables", host.try_in_namespaces(_try_iptables), without=without)
+    return Requirement("mode iptables", _try_in_namespaces(_try_iptables), without=without)
+
+
+def _try_in_namespaces(work: Callable[[], str]) -> str:
+    answer = try_in_namespaces(work)
+    return "there are no namespaces to try it in" if isinstance(answer, Limit) else answer
 
 
 def _try_iptables() -> str:
@@ -97,7 +103,7 @@ def _try_iptables() -> str:
 
 def _examine_ipvs() -> Requirement:
     without = "the proxy uses iptables instead of ipvs; `bridgehead rules --mode ipvs` shows what ipvsadm would print"
-    lack = host.try_in_namespaces(_try_ipvs)
+    lack = _try_in_namespaces(_try_ipvs)
     remedy = "" if not lack else "as root, `modprobe ip_vs`; a kernel without the module cannot have it"
     if not lack and (command := next(filter(_is_missing, ("ipset", "iptables-restore")), None)):
         lack, remedy = f"`{command}` is missing", how_to_install(command)

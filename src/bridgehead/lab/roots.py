@@ -27,14 +27,15 @@ from typing import Final
 from bridgehead.kubelet.runtimes.isolation import cgroups, descriptor_paths, host_files, rootfs, tree_copy
 from bridgehead.network import syscalls
 
+from . import kernel_views
 from .plan import LabFiles, NodePlan
 
 _STAGE: Final = "/run/stage"
 _STAGED_CGROUP: Final = "/run/cgroup"
 _NEW: Final = "/run/root"
+_WHOLE: Final = "/run/whole"
 _CGROUP: Final = "/sys/fs/cgroup"
-_HARDENED: Final = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
-_KERNEL_FILE_SYSTEMS: Final = {"proc": "proc", "sysfs": "sys"}  # type -> mount point
+_KERNEL_FILE_SYSTEMS: Final = {"proc": kernel_views.mount_proc, "sys": kernel_views.mount_sysfs}  # by mount point
 _DEVICES: Final = (*rootfs.DEVICES, "net/tun", "fuse")
 
 
@@ -67,6 +68,9 @@ def stage(shown: Sequence[str], files: LabFiles, user_namespace: int | None, cgr
     syscalls.mount("tmpfs", "/run", "tmpfs", syscalls.MS_NOSUID | syscalls.MS_NODEV, "mode=755")
     os.mkdir(_STAGE)
     os.mkdir(_NEW)
+    if user_namespace is not None:  # of root, whose own /proc and /sys may be hidden in parts, as in a container
+        os.mkdir(_WHOLE)
+        kernel_views.show_whole(_WHOLE)
     if cgroup:
         cgroup.show(_STAGED_CGROUP)
     for number, path in enumerate(shown):
@@ -94,8 +98,8 @@ def enter_lab_root(shown: Sequence[str]) -> None:
     for number, path in enumerate(shown):
         _bind(f"{_STAGE}/{number}", _NEW + path)
     _make_devices(f"{_NEW}/dev")
-    for kind, name in _KERNEL_FILE_SYSTEMS.items():
-        syscalls.mount(kind, f"{_NEW}/{name}", kind, _HARDENED)
+    for name, mount in _KERNEL_FILE_SYSTEMS.items():
+        mount(f"{_NEW}/{name}")
     if os.path.isdir(_STAGED_CGROUP):
         _bind(_STAGED_CGROUP, _NEW + _CGROUP)
     os.mkdir(f"{_NEW}/run/bridgehead")
@@ -135,9 +139,9 @@ def enter_node_root(files: LabFiles, node: NodePlan) -> None:
         _bind_inside(root, str(file))
     with _mount_point(root, "etc", is_directory=True) as etc:
         _overlay_etc(etc)
-    for kind, name in _KERNEL_FILE_SYSTEMS.items():
+    for name, mount in _KERNEL_FILE_SYSTEMS.items():
         with _mount_point(root, name, is_directory=True) as target:
-            syscalls.mount(kind, target, kind, _HARDENED)
+            mount(target)
     if os.listdir(_CGROUP):
         _bind_inside(root, _CGROUP)
     os.close(root)

@@ -360,7 +360,7 @@ def empty(files: LabFiles) -> None:
             continue
         if path.is_dir() and not path.is_symlink():
             remove_tree(path)
-            if path.exists() and os.geteuid() != 0:
+            if path.exists() and not user_namespace.is_full_root():
                 # Files of users that exist only in the lab, as subordinate ids of this user.
                 user_namespace.run_as_root(partial(remove_tree, path))
         else:

@@ -1,4 +1,7 @@
-"""Creates the lab's user namespace. The ids are chosen in `ids`."""
+"""Creates the lab's user namespace. The ids are chosen in `ids`.
+
+Root without CAP_SYS_ADMIN, as in a container, is treated as an ordinary user is: its labs have root's own id.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,29 @@ import signal
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Final
 
 from bridgehead.network import syscalls
+from bridgehead.network.uapi.capability import CAP_SETFCAP, CAP_SETGID, CAP_SETUID, CAP_SYS_ADMIN
 
 from . import ids
 from .errors import LabError
 from .ids import IdMap, IdRange, MapEntry
+
+# The range of labs of a root that has no CAP_SYS_ADMIN: one for all, as an ordinary user's in /etc/subuid.
+_LIMITED_ROOT: Final = "root of a container"
+
+
+def has_capability(number: int) -> bool:
+    """Return whether this process has a capability in its user namespace (linux/capability.h)."""
+    with open("/proc/self/status", encoding="utf-8", errors="replace") as status:
+        [mask] = (int(line.split()[1], 16) for line in status if line.startswith("CapEff:"))
+    return bool(mask >> number & 1)
+
+
+def is_full_root() -> bool:
+    """Return whether this process is root and may mount and make namespaces: root of a container often may not."""
+    return os.geteuid() == 0 and has_capability(CAP_SYS_ADMIN)
 
 
 def choose_id_map(key: str, base: int | None) -> tuple[IdMap, int | None]:
@@ -24,6 +44,8 @@ def choose_id_map(key: str, base: int | None) -> tuple[IdMap, int | None]:
     `key` is any text that is unique to the lab. `base` is that of the previous run, to which the lab's files belong.
     """
     user, group = os.geteuid(), os.getegid()
+    if user == 0 and not has_capability(CAP_SYS_ADMIN):
+        return _map_limited_root(), None
     if user == 0:
         if base is None:
             base = ids.choose_base(key, _existing_ids(), _taken_ids())
@@ -38,6 +60,15 @@ def choose_id_map(key: str, base: int | None) -> tuple[IdMap, int | None]:
         ids.map_user(user, group, _subordinate("/etc/subuid", names), _subordinate("/etc/subgid", names)),
         None,
     )
+
+
+def _map_limited_root() -> IdMap:
+    """Return the map of a root that needs no newuidmap to map ids, if it has the capabilities that this takes."""
+    first = ids.choose_base(_LIMITED_ROOT, _existing_ids(), _taken_ids())
+    if first is None or not all(map(has_capability, (CAP_SETUID, CAP_SETGID, CAP_SETFCAP))):
+        return ids.map_user(0, os.getegid(), (), ())
+    others = [IdRange(first, ids.RANGE - 1)]
+    return ids.map_user(0, os.getegid(), others, others, is_granted=False)
 
 
 def _existing_ids() -> list[IdRange]:
@@ -85,17 +116,25 @@ def make(id_map: IdMap) -> int:
             _map_by_command("newuidmap", pid, id_map.users)
             _map_by_command("newgidmap", pid, id_map.groups)
         else:
-            if os.geteuid() != 0:
+            if not has_capability(CAP_SETGID):
                 # An unprivileged process must disable setgroups before it maps groups: user_namespaces(7).
-                Path(f"/proc/{pid}/setgroups").write_text("deny", encoding="ascii")
-            Path(f"/proc/{pid}/uid_map").write_text(_lines(id_map.users), encoding="ascii")
-            Path(f"/proc/{pid}/gid_map").write_text(_lines(id_map.groups), encoding="ascii")
+                _write(f"/proc/{pid}/setgroups", "deny")
+            _write(f"/proc/{pid}/uid_map", _lines(id_map.users))
+            _write(f"/proc/{pid}/gid_map", _lines(id_map.groups))
         return os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
     finally:
         os.close(wake)
         os.close(reader)
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
+
+
+def _write(path: str, text: str) -> None:
+    """Write a file. Raises OSError with the path, also if the kernel refuses the text."""
+    try:
+        Path(path).write_text(text, encoding="ascii")
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, path) from error
 
 
 def _lines(entries: Sequence[MapEntry]) -> str:

@@ -138,7 +138,7 @@ def test_stopped_labs_are_listed_with_the_command_that_starts_them(
 def test_a_refused_up_leaves_no_directory(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def refuse(root: Path) -> None:
+    def refuse(root: Path, *, has_host_access: bool) -> None:
         raise Unsupported("this kernel has no namespaces")
 
     monkeypatch.setattr("bridgehead.lab.host.check_host", refuse)
