@@ -13,7 +13,9 @@ from . import rtnetlink_requests as requests
 from .closable import Closable
 from .inet import address_family
 from .netlink_socket import NetlinkSocket, Request
+from .uapi.rtnetlink import RT_TABLE_MAIN
 
+_TABLE_RULE_PRIORITY = 90
 _RULE_PRIORITY = 100  # before the routing tables (32766), after the local table (0)
 
 
@@ -42,6 +44,10 @@ class Links(Closable):
         master = self._existing(bridge) if bridge else 0
         self._send(requests.add_veth(name, peer, peer_namespace=peer_namespace, mtu=mtu, master=master))
 
+    def remove(self, name: str) -> None:
+        """Remove a link, of a veth pair both ends; an absent one is success."""
+        self._send(requests.delete_link(name, may_be_absent=True))
+
     def set_up(self, name: str) -> None:
         self._send(requests.set_up(self._existing(name)))
 
@@ -49,9 +55,17 @@ class Links(Closable):
         """Add an address with its prefix length (`10.0.0.1/24`), without duplicate address detection."""
         self._send(requests.add_network_address(self._existing(name), address))
 
-    def add_route(self, destination: str, *, via: str) -> None:
+    def add_route(self, destination: str, *, via: str, table: int = RT_TABLE_MAIN) -> None:
         """Add or replace the route to a network, or "default"."""
-        self._send(requests.add_route(destination, via))
+        self._send(requests.add_route(destination, via, table))
+
+    def add_throw_route(self, destination: str, table: int) -> None:
+        """Let another table decide about a network, or "default", of which this one has a wider route."""
+        self._send(requests.add_throw_route(destination, table))
+
+    def route_by_table(self, device: str, table: int, version: int = 4) -> None:
+        """Route packets of one IP version that came from `device` by a table, before `refuse_forwarding` applies."""
+        self._send(requests.add_lookup_rule(address_family(version), device, table, _TABLE_RULE_PRIORITY))
 
     def refuse_forwarding(self, device: str, version: int = 4) -> None:
         """Answer packets of one IP version that came from `device` and are for others with "network unreachable"."""

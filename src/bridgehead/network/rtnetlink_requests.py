@@ -17,7 +17,7 @@ from typing import Final
 from .inet import pack_address
 from .netlink_attributes import attribute, parse_attributes, text, u32
 from .netlink_socket import Request
-from .uapi.fib_rules import FR_ACT_UNREACHABLE, FRA_IIFNAME, FRA_PRIORITY
+from .uapi.fib_rules import FR_ACT_TO_TBL, FR_ACT_UNREACHABLE, FRA_IIFNAME, FRA_PRIORITY
 from .uapi.if_ import IF_OPER_UP, IFF_NOARP, IFF_UP
 from .uapi.if_addr import IFA_ADDRESS, IFA_CACHEINFO, IFA_F_NODAD, IFA_F_NOPREFIXROUTE, IFA_FLAGS, IFA_LOCAL
 from .uapi.if_link import (
@@ -60,6 +60,7 @@ from .uapi.rtnetlink import (
     RTM_NEWROUTE,
     RTM_NEWRULE,
     RTN_LOCAL,
+    RTN_THROW,
     RTN_UNICAST,
     RTNH_F_ONLINK,
     RTPROT_STATIC,
@@ -310,16 +311,26 @@ def add_default_route(index: int, gateway: str) -> Request:
     return Request(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE, body, f"add default route by {gateway}")
 
 
-def add_route(destination: str, gateway: str) -> Request:
-    """Add or replace the route to a network, or "default", through a gateway."""
+def add_route(destination: str, gateway: str, table: int = RT_TABLE_MAIN) -> Request:
+    """Add or replace the route to a network, or "default", through a gateway. `table`: at most 255."""
     family, _, packed_gateway = pack_address(gateway)
-    if destination == "default":
-        body = _route(family, 0)
-    else:
-        network = ipaddress.ip_network(destination)
-        body = _route(family, network.prefixlen) + attribute(RTA_DST, network.network_address.packed)
-    body += attribute(RTA_GATEWAY, packed_gateway)
+    body = _route_to(destination, family, table, RTN_UNICAST) + attribute(RTA_GATEWAY, packed_gateway)
     return Request(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE, body, f"add route {destination} by {gateway}")
+
+
+def add_throw_route(destination: str, table: int) -> Request:
+    """Add or replace a route that ends the lookup in this table, so that the next rule decides."""
+    family = socket.AF_INET6 if ":" in destination else socket.AF_INET
+    body = _route_to(destination, family, table, RTN_THROW)
+    return Request(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE, body, f"throw {destination}")
+
+
+def _route_to(destination: str, family: int, table: int, kind: int) -> bytes:
+    if destination == "default":
+        return _route(family, 0, table=table, kind=kind)
+    network = ipaddress.ip_network(destination)
+    head = _route(family, network.prefixlen, table=table, kind=kind)
+    return head + attribute(RTA_DST, network.network_address.packed)
 
 
 def add_local_route(address: str, source: str) -> Request:
@@ -357,3 +368,10 @@ def add_unreachable_rule(family: int, link: str, priority: int) -> Request:
     body = _RULE_HEADER.pack(family, 0, 0, 0, 0, FR_ACT_UNREACHABLE, 0)
     body += text(FRA_IIFNAME, link) + u32(FRA_PRIORITY, priority)
     return Request(RTM_NEWRULE, NLM_F_CREATE | NLM_F_EXCL, body, f"refuse to forward from {link}", _EXISTS)
+
+
+def add_lookup_rule(family: int, link: str, table: int, priority: int) -> Request:
+    """Add a rule that routes packets from a link by a table of at most 255. A rule that exists is success."""
+    body = _RULE_HEADER.pack(family, 0, 0, 0, table, FR_ACT_TO_TBL, 0)
+    body += text(FRA_IIFNAME, link) + u32(FRA_PRIORITY, priority)
+    return Request(RTM_NEWRULE, NLM_F_CREATE | NLM_F_EXCL, body, f"route packets from {link}", _EXISTS)

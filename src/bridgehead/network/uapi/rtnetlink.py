@@ -17,7 +17,9 @@ RTM_NEWRULE: Final = 32
 # multicast groups, as a bit mask for bind()
 RTMGRP_LINK: Final = 1
 RTMGRP_IPV4_IFADDR: Final = 0x10
+RTMGRP_IPV4_ROUTE: Final = 0x40
 RTMGRP_IPV6_IFADDR: Final = 0x100
+RTMGRP_IPV6_ROUTE: Final = 0x400
 
 # routes
 RTA_DST: Final = 1
