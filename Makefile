@@ -68,7 +68,7 @@ down: .venv/.prepared
 # The other tests are collected beside the unit tests: their compiled files are then there for all workers.
 test: .venv/.tested .venv/.site
 	@scripts/install-helm
-	@scripts/system-packages nft iptables-restore ip conntrack curl kubectl dig host busybox linux.uml modprobe cc ipvsadm ipset perl newuidmap zsh fish bird tc keepalived docker-registry skopeo strip umoci buildah chromium etcd etcdctl /usr/lib/frr/bgpd
+	@scripts/system-packages nft iptables-restore ip conntrack curl kubectl dig host busybox slirp4netns linux.uml modprobe cc ipvsadm ipset perl newuidmap zsh fish bird tc keepalived docker-registry skopeo strip umoci buildah chromium etcd etcdctl /usr/lib/frr/bgpd
 ifdef TESTS
 	@BRIDGEHEAD_REQUIRE_TOOLS=1 $(PYTHON) -m pytest $(SLOWEST) $(TESTS)
 else

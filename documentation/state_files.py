@@ -12,6 +12,10 @@ from .tables import code, made_by, table
 # A path, by the property of LabFiles that returns it, and its content. Names in capitals stand for any.
 MEANINGS: Mapping[str, tuple[str, str]] = {
     "lock": ("lock", "Lock that the lab's first process holds while it lives: a lab runs exactly as long."),
+    "gateway_lock": (
+        "gateway.lock",
+        "Lock that the lab's gateway holds while it runs, with `--host-routes` or `--outside`.",
+    ),
     "config": ("lab.json", "The lab's configuration, so that the next `up` gives the same cluster."),
     "running": ("running.json", "While it runs: its port, its first process and the time of its start."),
     "parts": ("run/parts.json", "While it runs: status of its parts, as `bridgehead status` shows it."),

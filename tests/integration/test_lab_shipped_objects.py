@@ -5,14 +5,17 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import msgspec
 import pytest
 
 from bridgehead.client import ApiClient
 from bridgehead.client.errors import NotFound
+from bridgehead.lab.corefile_change import change_corefile
 from bridgehead.lab.earlier_names import DNS, EARLIER_DNS, EarlierDns
 from bridgehead.lab.plan import LabConfig
 from bridgehead.lab.shipped_objects import DIGEST_ANNOTATION, ensure
 from bridgehead.lab.system import KINDS, system_manifests
+from bridgehead.objects.kinds import CONFIG_MAPS
 
 from .api_world import api_world
 
@@ -201,3 +204,35 @@ async def test_a_new_lab_has_nothing_to_bring_over() -> None:
         await install(client)
         await dns.finish()
         assert await names(client, "ConfigMap") == [DNS]
+
+
+async def test_the_corefile_follows_the_option_for_the_outside_unless_it_was_edited(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    config = LabConfig(name="lab", nodes=1, port=6443)
+    inside, outside = (
+        next(one for one in system_manifests("dns.yaml", each) if one["kind"] == "ConfigMap")
+        for each in (config, msgspec.structs.replace(config, outside=True))
+    )
+
+    async with api_world() as world, ApiClient(world.config) as client:
+
+        async def corefile() -> str:
+            text: str = (await client.get(CONFIG_MAPS, DNS, "kube-system")).data["Corefile"]
+            return text
+
+        await change_corefile(client, outside, inside, is_outside=True)  # none yet
+        await client.create(CONFIG_MAPS, inside)
+        await change_corefile(client, outside, inside, is_outside=True)
+        assert await corefile() == outside["data"]["Corefile"]
+        await change_corefile(client, inside, outside, is_outside=False)
+        assert await corefile() == inside["data"]["Corefile"]
+        assert not caplog.records
+
+        mine = {"data": {"Corefile": ".:53 {\n    whoami\n}\n"}}
+        await client.patch(CONFIG_MAPS, DNS, "kube-system", mine)
+        await change_corefile(client, inside, outside, is_outside=False)
+        assert not caplog.records
+        await change_corefile(client, outside, inside, is_outside=True)
+        assert await corefile() == mine["data"]["Corefile"]
+        assert "names outside of the cluster need `forward . 169.254.253.3`" in caplog.text

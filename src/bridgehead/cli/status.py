@@ -15,6 +15,8 @@ import typer
 
 from bridgehead.lab import state_directories
 from bridgehead.lab.errors import NotRunning
+from bridgehead.lab.gateway import gateway_lock
+from bridgehead.lab.gateway.description import describe_state
 from bridgehead.lab.plan import LabConfig, LabFiles, PartStatus
 from bridgehead.lab.range_choice import describe_ranges
 
@@ -60,6 +62,8 @@ def _describe(files: LabFiles) -> str:
         + ("" if lab.config.balancer else ", without a load balancer")
         + f"\nAddresses: {describe_ranges(lab.config.ranges)}"
     )
+    gateway = describe_state(lab.config, is_running=gateway_lock.is_running(files))
+    first = "\n".join([first, *gateway])
     return f"{first}\n{asyncio.run(_cluster(files, lab.config))}{_parts(state_directories.read_parts(files))}"
 
 

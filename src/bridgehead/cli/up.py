@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -38,6 +39,9 @@ from bridgehead.lab import host, state_directories
 from bridgehead.lab.addressing import MAX_API_SERVERS, MAX_NODES, IpFamily
 from bridgehead.lab.directory_owner import check_owner, close_to_others
 from bridgehead.lab.errors import AlreadyRunning, LabError, NotRunning
+from bridgehead.lab.gateway import gateway_lock
+from bridgehead.lab.gateway.addressing import GatewayPlan
+from bridgehead.lab.gateway.description import describe_gateway
 from bridgehead.lab.ids import IdMap, describe_missing_ids
 from bridgehead.lab.packages import describe_missing_tools
 from bridgehead.lab.plan import LabConfig, LabFiles, StoreKind
@@ -148,8 +152,29 @@ class Options:
         f"Lead a port of 127.0.0.1 to a Service, or to a node port: {FORM}. May be repeated. Default: as in the"
         " previous run; '' for none.",
     )
+    host_routes: bool | None = option(
+        None,
+        OPTIONS,
+        "Give this machine routes to the lab's nodes, pods and Services, until the lab ends; only root can. Default: as"
+        " in the previous run, else no.",
+        "--host-routes/--no-host-routes",
+    )
+    outside: bool | None = option(
+        None,
+        OPTIONS,
+        "Let pods reach and resolve what is outside of this machine, but not the machine itself (needs slirp4netns)."
+        " Default: as in the previous run, else no.",
+        "--outside/--no-outside",
+    )
     dashboard: bool = option(False, OPTIONS, "Show the cluster in the browser, too; the closing text has the address.")
     state_dir: Path | None = state_dir_row()
+
+
+class _Notes(NamedTuple):
+    """Texts for the end of `up`: lines about the lab's gateway, and sentences about its addresses."""
+
+    gateway: str
+    addresses: tuple[str, ...]
 
 
 def command(options: Options) -> None:
@@ -189,9 +214,20 @@ def command(options: Options) -> None:
             with contextlib.suppress(NotRunning):
                 state_directories.stop(files)
             raise
-        lacks = [*notes, describe_missing_tools(host.missing_pod_tools()), describe_missing_ids(id_map)]
+        lacks = [*notes.addresses, describe_missing_tools(host.missing_pod_tools()), describe_missing_ids(id_map)]
         page = dashboard_process.start(files) if options.dashboard else None
-        report = partial(_report, config, files, again, began, options, is_json=is_json, lacks=lacks, page=page)
+        report = partial(
+            _report,
+            config,
+            files,
+            again,
+            began,
+            options,
+            is_json=is_json,
+            lacks=lacks,
+            page=page,
+            gateway=notes.gateway,
+        )
         if options.detach or options.wait:
             report()
         else:
@@ -208,14 +244,19 @@ def _report(
     is_json: bool,
     lacks: Iterable[str],
     page: dashboard_process.Dashboard | None,
+    gateway: str = "",
 ) -> None:
-    """Print what `up` prints when the lab is ready. For `again`, `lacks` and `page` see `_closing_screen`."""
+    """Print what `up` prints when the lab is ready. For `again` and `lacks` see `_closing_screen`.
+
+    `gateway`: lines about the lab's gateway.
+    """
     seconds = time.monotonic() - began
     if is_json:
         sys.stdout.write(render_lab(config, files, seconds, page.address if page else ""))
     else:
         is_detached = options.detach or options.wait
-        sys.stdout.write(_closing_screen(config, again, seconds, is_detached, lacks, page.sentence if page else ""))
+        notes = "\n".join(filter(None, (page.sentence if page else "", gateway)))
+        sys.stdout.write(_closing_screen(config, again, seconds, is_detached, lacks, notes))
         sys.stdout.write("" if is_detached else "\n")
     sys.stdout.flush()
 
@@ -223,17 +264,19 @@ def _report(
 def _claim(files: LabFiles) -> None:
     """Close the state directory to others, and wait for the end of an earlier lab in it. Raises `LabError`."""
     close_to_others(files.root)
+    gateway_lock.wait_ended(files)
     if not files.config.exists():
         state_directories.await_orphan(files)
 
 
-def _start(name: str, options: Options, files: LabFiles, lock: int) -> tuple[LabConfig, IdMap | None, tuple[str, ...]]:
+def _start(name: str, options: Options, files: LabFiles, lock: int) -> tuple[LabConfig, IdMap | None, _Notes]:
     """Check the machine and start the lab's first process. The caller must have no other threads.
 
-    Returns the lab's configuration, the map of its user namespace, None without one, and sentences about its addresses.
+    Returns the lab's configuration, the map of its user namespace, None without one, and texts for the end of `up`.
     """
     with no_collection():
         from bridgehead.lab import launch, machine_networks, roots, user_namespace
+        from bridgehead.lab.gateway import machine
 
         for module in _LOADED_FOR_ALL:
             importlib.import_module(module)
@@ -261,7 +304,7 @@ def _start(name: str, options: Options, files: LabFiles, lock: int) -> tuple[Lab
         "pods": options.pod_cidr,
         "services": options.service_cidr,
     }
-    ranges, notes = choose_ranges(wanted, family, before, machine_networks.read_networks())
+    ranges, avoided = choose_ranges(wanted, family, before, machine_networks.read_networks())
     publish = _choose_published(options.publish, before)
     with (
         host.open_api_socket(options.port, before.port if before else None) as api_socket,
@@ -282,8 +325,11 @@ def _start(name: str, options: Options, files: LabFiles, lock: int) -> tuple[Lab
             api_servers=api_servers,
             publish=publish,
             chosen_ranges=ranges,
+            host_routes=_choose(options.host_routes, before.host_routes if before else False),
+            outside=_choose(options.outside, before.outside if before else False),
             id_base=id_base,
         )
+        gateway = machine.plan_gateway(config, id_map)
         with _writing(files):
             roots.make_state_directories(files, owner)
             state_directories.keep_previous_logs(files)
@@ -305,7 +351,25 @@ def _start(name: str, options: Options, files: LabFiles, lock: int) -> tuple[Lab
             puller=puller_program(),
             prepare=partial(_prepare, config, files, owner),
         )
-    return config, id_map, notes
+        machine_side = _start_gateway(gateway, config, files, id_map) if gateway else ""
+    return config, id_map, _Notes(machine_side, avoided)
+
+
+def _choose(wanted: bool | None, before: bool) -> bool:
+    """Return what is wanted, else as in the previous run, else no."""
+    return before if wanted is None else wanted
+
+
+def _start_gateway(gateway: GatewayPlan, config: LabConfig, files: LabFiles, id_map: IdMap | None) -> str:
+    """Start the gateway of a lab that runs, and return lines about it. Raises `LabError`."""
+    from bridgehead.lab.gateway import process
+
+    lock_fd = gateway_lock.lock(files)
+    try:
+        lack = process.start(gateway, files, state_directories.read_running(files), id_map, lock_fd)
+    finally:
+        os.close(lock_fd)
+    return "\n".join(describe_gateway(gateway, config.ranges[0].cluster_dns, lack, own_command()))
 
 
 def _choose_published(wanted: list[str] | None, before: LabConfig | None) -> tuple[str, ...]:
@@ -418,12 +482,12 @@ def _print_progress(what: str) -> None:
 
 
 def _closing_screen(
-    config: LabConfig, options: str, seconds: float, detached: bool, lacks: Iterable[str], page: str
+    config: LabConfig, options: str, seconds: float, detached: bool, lacks: Iterable[str], notes: str
 ) -> str:
     """Return what `up` prints at its end.
 
-    `lacks`: sentences about what pods lack, and about addresses; "" for nothing. `page`: a sentence with the
-    dashboard's address, or "".
+    `lacks`: sentences about what pods lack, and about addresses; "" for nothing. `notes`: lines about the dashboard and
+    the gateway, or "".
     """
     me = own_command()
     nodes = "1 node" if config.nodes == 1 else f"{config.nodes} nodes"
@@ -433,7 +497,7 @@ def _closing_screen(
     url = f'"http://[{address}]"' if config.ip_family == "ipv6" else f"http://{address}"
     return f"""\
 The lab "{config.name}" is ready after {seconds:.1f} s: {nodes}{servers}, the API at https://127.0.0.1:{config.port}.
-{f"{page}{chr(10)}" if page else ""}{_published(config)}
+{f"{notes}{chr(10)}" if notes else ""}{_published(config)}
 Try next{lacking}:
   eval "$({me} env{options})"
   kubectl create deployment web --image=nginx --replicas=3 && kubectl expose deployment web --port=80

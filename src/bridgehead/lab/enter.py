@@ -97,7 +97,7 @@ def _enter_network_of(process: str, others: Mapping[str, str], path: str, inode:
         raise FileNotFoundError(errno.ENOENT, "the network namespace has been removed")
     # The machine's root keeps its id: in the lab's user namespace it would be the overflow id (nobody).
     if not user_namespace.is_full_root():
-        fds = {"user": _open_user_namespace(f"{process}/ns/user"), **fds}
+        fds = {"user": open_user_namespace(f"{process}/ns/user"), **fds}
     for kind, fd in fds.items():
         syscalls.setns(fd, syscalls.CLONE_NEWNET if kind == "net" else 0)
         os.close(fd)
@@ -111,7 +111,7 @@ def _copy_mounts() -> None:
     syscalls.mount("none", "/", flags=syscalls.MS_REC | syscalls.MS_PRIVATE)
 
 
-def _open_user_namespace(path: str) -> int:
+def open_user_namespace(path: str) -> int:
     """Open the user namespace above the lab's, in which the lab's owner is root and which no pod can change.
 
     Root of the lab, which privileged pods are, could register an interpreter (binfmt_misc) for programs that are

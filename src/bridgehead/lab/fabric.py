@@ -1,7 +1,7 @@
 """The lab's network: a bridge as the local network, and a network namespace for each node.
 
 Called once by the lab's first process, in the lab's own namespaces. No packet can leave: the nodes' default route is
-the lab, which has no default route and does not forward.
+the lab, which has no default route and does not forward. `gateway` can add both.
 """
 
 from __future__ import annotations

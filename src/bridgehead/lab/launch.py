@@ -32,6 +32,7 @@ from .errors import StartFailed
 from .fabric import build_fabric
 from .ids import IdMap
 from .node_init import NodeInit
+from .outside_names import render_node_resolver
 from .plan import (
     LabConfig,
     LabFiles,
@@ -251,12 +252,12 @@ def _become_init(
         _mount_own_view(cgroup)
     else:
         roots.enter_lab_root(shown)
-    nodes = plan_nodes(config)
+    nodes, resolver = plan_nodes(config), render_node_resolver(config)
     build_fabric(nodes, plan_servers(config), config.ranges)
     for node in nodes:
         files.manifests(node).mkdir(parents=True, exist_ok=True)
         if config.host_access:
-            Path(node.runtime_root).mkdir(parents=True, exist_ok=True)
+            roots.make_runtime_root(node, resolver)
     parts = plan_parts(
         config, files, listen_fd=listening[0], lack_of_cgroup=lack_of_cgroup, published_fds=listening[1:]
     )
@@ -265,7 +266,7 @@ def _become_init(
     if not os.read(prepared, 1):
         os._exit(1)  # `up` has failed and reports the reason itself
     os.close(prepared)
-    node_inits = {} if config.host_access else {node.name: NodeInit(files, node) for node in nodes}
+    node_inits = {} if config.host_access else {node.name: NodeInit(files, node, resolver) for node in nodes}
     for node_init in node_inits.values():
         node_init.start()
     os.write(progress, _READY.encode())

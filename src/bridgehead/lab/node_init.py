@@ -23,9 +23,11 @@ class NodeInit:
     Used only by the lab's first process, which has one thread. Methods raise OSError.
     """
 
-    def __init__(self, files: LabFiles, node: NodePlan) -> None:
+    def __init__(self, files: LabFiles, node: NodePlan, resolver: str = "") -> None:
+        """`resolver` is the content of the node's resolv.conf for pods; "" for no such file."""
         self._files = files
         self._node = node
+        self._resolver = resolver
         self._own = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
         self._pidfd = -1
         self._pid_namespace = -1
@@ -87,7 +89,7 @@ class NodeInit:
             )  # orphans become children of this process; the kernel reaps them
             syscalls.setns(self._node.netns, syscalls.CLONE_NEWNET)
             syscalls.setns(self._node.utsns, syscalls.CLONE_NEWUTS)
-            roots.enter_node_root(self._files, self._node)
+            roots.enter_node_root(self._files, self._node, self._resolver)
             os.write(writer, b"!")
             for stream in (1, 2):
                 os.dup2(0, stream)

@@ -42,6 +42,7 @@ _PACKAGES: Final = {
     "ping": "iputils-ping",
     "ps": "procps",
     "redis-cli": "redis-tools",
+    "slirp4netns": "slirp4netns",
     "ss": "iproute2",
     "strace": "strace",
     "tc": "iproute2",

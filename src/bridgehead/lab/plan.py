@@ -39,6 +39,8 @@ class LabConfig(msgspec.Struct, frozen=True, kw_only=True):
     node_dns: bool = False  # a DNS server on each node, beside the Deployment
     balancer: bool = True  # addresses for Services of type LoadBalancer
     host_access: bool = False  # pods may reach the machine's files
+    host_routes: bool = False  # the machine has routes to the lab
+    outside: bool = False  # pods may reach what is outside of the machine
     offline: bool = True  # asks only registries on this machine; so do labs that were made before there was a choice
     has_hosts: bool = False  # the user has configured servers of registries
     store: StoreKind = "sqlite"
@@ -122,6 +124,11 @@ class NodePlan:
     def runtime_root(self) -> str:
         return f"/run/bridgehead/{self.name}"
 
+    @property
+    def resolv_conf(self) -> str:
+        """File with the name servers of pods with `dnsPolicy: Default`, if names outside of the lab are resolved."""
+        return f"{self.runtime_root}/resolv.conf"
+
 
 def plan_nodes(config: LabConfig) -> list[NodePlan]:
     return [NodePlan(number, config.ranges) for number in range(1, config.nodes + 1)]
@@ -187,6 +194,11 @@ class LabFiles:
     def lock(self) -> Path:
         """Lock file. The lab's first process holds its lock while it lives."""
         return self.root / "lock"
+
+    @property
+    def gateway_lock(self) -> Path:
+        """Lock file that the lab's gateway holds while it runs."""
+        return self.root / "gateway.lock"
 
     @property
     def config(self) -> Path:
@@ -504,8 +516,9 @@ def _kubelet(config: LabConfig, files: LabFiles, node: NodePlan) -> PartPlan:
             *(["--local-registries-only"] if config.offline and not config.has_hosts else []),
             f"--cluster-dns={config.ranges[0].cluster_dns}",
             f"--cluster-domain={CLUSTER_DOMAIN}",
-            # The machine's name servers are unreachable from the lab, and its search domains are meaningless there.
-            "--resolv-conf=",
+            # Without `outside`, the machine's name servers are unreachable from the lab. Its search domains are
+            # meaningless there.
+            f"--resolv-conf={node.resolv_conf if config.outside else ''}",
             f"--tls-cert-file={files.pki / f'{node.name}.crt'}",
             f"--tls-private-key-file={files.pki / f'{node.name}.key'}",
             f"--client-ca-file={files.pki / 'ca.crt'}",

@@ -111,8 +111,10 @@ def enter_lab_root(shown: Sequence[str]) -> None:
     _change_root(_NEW)
 
 
-def enter_node_root(files: LabFiles, node: NodePlan) -> None:
+def enter_node_root(files: LabFiles, node: NodePlan, resolver: str = "") -> None:
     """Build a node's root in a new mount namespace and enter it. Runs in the node's network namespace, for its /sys.
+
+    `resolver` is the content of the node's resolv.conf for pods; "" for no such file.
 
     Pods of earlier runs can have put anything into the node's files. Mount points are therefore created inside that
     root without following links, and files in their place are renamed.
@@ -146,8 +148,15 @@ def enter_node_root(files: LabFiles, node: NodePlan) -> None:
         _bind_inside(root, _CGROUP)
     os.close(root)
     _change_root(new)
-    os.makedirs(node.runtime_root)
+    make_runtime_root(node, resolver)
     os.makedirs("/run/lock", mode=0o1777)
+
+
+def make_runtime_root(node: NodePlan, resolver: str) -> None:
+    """Create the directory of the node's runtime, and its resolv.conf for pods if there is one."""
+    os.makedirs(node.runtime_root, exist_ok=True)
+    if resolver:
+        Path(node.resolv_conf).write_text(resolver, "ascii")
 
 
 @contextlib.contextmanager

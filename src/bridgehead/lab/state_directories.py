@@ -26,6 +26,7 @@ from bridgehead.suggestions import did_you_mean
 
 from . import user_namespace
 from .errors import AlreadyRunning, LabError, NotRunning
+from .gateway import gateway_lock
 from .plan import LabConfig, LabFiles, PartStatus, RunningLab
 
 DEFAULT_NAME = "bridgehead"
@@ -38,7 +39,19 @@ _FIRST_PROCESS = b"bridgehead-lab\n"  # the name that `launch` sets
 _PULLER_BOUND = 5.0
 # The files of a lab in its state directory, beside the lock. Other files are never deleted.
 _OWN = (
-    *("content", "images", "kubeconfig*", "lab.json", "logs", "nodes", "pki", "registries", "roots", "run"),
+    *(
+        "content",
+        "gateway.lock",
+        "images",
+        "kubeconfig*",
+        "lab.json",
+        "logs",
+        "nodes",
+        "pki",
+        "registries",
+        "roots",
+        "run",
+    ),
     *("running.json", "store"),
 )
 
@@ -264,6 +277,7 @@ def stop(files: LabFiles, *, bound: float = 15.0) -> None:
             os.close(lock(files))
     running = read_running(files)
     _end(running.init_pid, files, lambda: is_running(files), bound)
+    gateway_lock.wait_ended(files)
     if running.cgroup:
         with contextlib.suppress(OSError, ValueError):  # the next `up` tries again, and may already use it
             cgroups.remove_unused_delegation(running.cgroup)

@@ -36,8 +36,10 @@ from bridgehead.yaml_loader import load_all
 
 from . import state_directories
 from .addressing import API_PORT, api_urls
+from .corefile_change import change_corefile
 from .earlier_names import DNS, EarlierDns
 from .errors import NotRunning, StartFailed
+from .outside_names import render_outside_names
 from .plan import CLUSTER_DOMAIN, LabConfig, LabFiles
 from .shipped_objects import ensure
 
@@ -115,6 +117,7 @@ def system_manifests(file: str, config: LabConfig) -> list[dict[str, Any]]:
         api_port=api_address[1],
         cluster_dns=config.ranges[0].cluster_dns,
         cluster_domain=CLUSTER_DOMAIN,
+        outside_names=render_outside_names(config).replace("\n", "\n    "),
         balancer_ranges=", ".join(ranges.balancer for ranges in config.ranges),
         version=__version__,
     )
@@ -165,6 +168,7 @@ class _Start:
         self._removed: set[_AddOn] = set()
         self._forgotten: set[str] = set()  # Nodes of a previous run
         self._earlier_dns = EarlierDns(client, KINDS)
+        self._has_settled_names = False
         self._has_reported_dns = False
         self._has_reported_proxies = False
         self._dns_replicas: int | None = None  # read once
@@ -184,6 +188,7 @@ class _Start:
         missing = await self._missing_nodes() or await self._earlier_dns.missing()
         if missing is not None:
             return missing
+        await self._settle_outside_names()
         # The DNS comes last: its pods need several nodes to spread over.
         await self._install("dns.yaml")
         await self._earlier_dns.finish()
@@ -205,6 +210,16 @@ class _Start:
                     )
                 )
                 self._installed.add(step)
+
+    async def _settle_outside_names(self) -> None:
+        """Let the DNS of a previous run forward names outside of the cluster, or no longer."""
+        if not self._has_settled_names:
+            shipped, other = (
+                next(one for one in system_manifests("dns.yaml", config) if one["kind"] == "ConfigMap")
+                for config in (self._config, msgspec.structs.replace(self._config, outside=not self._config.outside))
+            )
+            await change_corefile(self._client, shipped, other, is_outside=self._config.outside)
+            self._has_settled_names = True
 
     async def _missing_nodes(self) -> str | None:
         leases = self._observed.node_leases.items()

@@ -213,3 +213,14 @@ def test_the_capabilities_of_containers_are_those_of_the_manifests():
     assert set(plan_container_capabilities(CONFIG)) == capabilities_of_manifests(CONFIG, *files)
     without = msgspec.structs.replace(CONFIG, balancer=False)
     assert set(plan_container_capabilities(without)) == capabilities_of_manifests(without, *files[:-1])
+
+
+def test_pods_that_ask_the_nodes_resolver_get_one_only_with_the_outside():
+    def kubelets(config: LabConfig) -> list[tuple[str, ...]]:
+        parts = plan_parts(config, LabFiles(Path("/state")), listen_fd=7)
+        return [part.argv for part in parts if part.name.startswith("kubelet")]
+
+    assert all("--resolv-conf=" in argv for argv in kubelets(CONFIG))
+    first, second = kubelets(msgspec.structs.replace(CONFIG, outside=True))
+    assert "--resolv-conf=/run/bridgehead/node1/resolv.conf" in first
+    assert "--resolv-conf=/run/bridgehead/node2/resolv.conf" in second
