@@ -41,8 +41,9 @@ SETS = {"etcd_access", "written_inside", "read_inside"}
 
 _INTRODUCTION = """\
 A lab keeps everything in one directory: `~/.local/state/bridgehead/NAME` (or `$XDG_STATE_HOME/bridgehead/NAME`), or
-that of `--state-dir`: STATE below. It is closed to other users. `bridgehead down` keeps it, and the next `up` continues with it;
-`down --delete` deletes it, and a lab whose directory is deleted ends. A directory with other files in it is refused.
+that of `--state-dir`: STATE below. It is closed to other users. `bridgehead down` keeps it, and the next `up` continues
+with it; `down --delete` deletes it, and a lab whose directory is deleted ends. A directory with other files in it is
+refused.
 
 """
 _END = """

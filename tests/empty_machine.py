@@ -85,18 +85,12 @@ class Visit:
 
 
 def first_look(readme: str) -> list[str]:
-    """Return the commands of the README's first look, for a lab of an installed program in place of a checkout's."""
+    """Return the commands of the README's first look, for a lab that asks no registry."""
     section = re.search(r"^#+ [^\n]*first look[^\n]*\n(.*?)^#", readme, re.MULTILINE | re.DOTALL | re.IGNORECASE)
     if section is None:
         raise ValueError("the README has no section with the title `A first look`")
-    commands = re.findall(r"^ {4}\$ (.*?)(?: {2,}#.*)?$", section[1], re.MULTILINE)
-    return [_installed(command) for command in commands]
-
-
-def _installed(command: str) -> str:
-    command = command.replace(".venv/bin/bridgehead", "bridgehead")
-    command = {"make up": "bridgehead up --detach", "make down": "bridgehead down"}.get(command, command)
-    return f"{command} --offline" if command.startswith("bridgehead up") else command
+    commands = re.findall(r"^\$ (.*)$", section[1], re.MULTILINE)
+    return [f"{command} --offline" if command.startswith("bridgehead up") else command for command in commands]
 
 
 def script_of(commands: list[str]) -> str:

@@ -36,4 +36,3 @@ def test_w54_from_an_empty_machine_to_the_first_look(suite, user):
     VISITS[suite, user] = seen
     assert 'deployment "web" successfully rolled out' in seen.output
     assert "Welcome to nginx!" in seen.output
-    assert "table ip bridgehead" in seen.output

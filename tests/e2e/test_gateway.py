@@ -282,7 +282,7 @@ def test_an_ordinary_users_pods_reach_the_outside_and_not_the_machine():
         world.must("mount", "--bind", "/dev/null", slirp, user=0)
         assert "install it (Debian: apt-get install slirp4netns)" in refused(world, "mine", "--outside")
         world.must("umount", slirp, user=0)
-        # Whatever prevents it after the start of the lab stops the lab again.
+        # A program that cannot start stops the lab again.
         world.must("mount", "--bind", "/dev/null", "/dev/net/tun", user=0)
         failed = world.bridgehead("up", "--detach", "--nodes=1", "--offline", "--name=mine", "--outside")
         assert "the gateway of the lab does not start: slirp4netns ended with code" in failed.stderr

@@ -116,7 +116,7 @@ async def search(page: Page, text: str) -> None:
     )
 
 
-async def test_a_browser_loads_only_the_site_and_the_search_finds_words_of_both_languages(address: str) -> None:
+async def test_a_browser_loads_only_the_site_and_the_search_finds_both_languages(address: str) -> None:
     async with opened(f"{address}/index.html") as page:
         for text, found in (("NothingListens", "troubleshooting"), ("负载均衡", "tutorials/zh")):
             await search(page, text)

@@ -23,7 +23,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -169,6 +169,14 @@ class Options:
     dashboard: bool = option(False, OPTIONS, "Show the cluster in the browser, too; the closing text has the address.")
     state_dir: Path | None = state_dir_row()
 
+    @property
+    def is_json(self) -> bool:
+        return self.json or self.output == "json"
+
+    @property
+    def wanted_ranges(self) -> Mapping[Role, str | None]:
+        return {"fabric": self.fabric_cidr, "pods": self.pod_cidr, "services": self.service_cidr}
+
 
 class _Notes(NamedTuple):
     """Texts for the end of `up`: lines about the lab's gateway, and sentences about its addresses."""
@@ -178,8 +186,7 @@ class _Notes(NamedTuple):
 
 
 def command(options: Options) -> None:
-    is_json = options.json or options.output == "json"
-    with reporting_errors(), reporting_errors_as_json(is_json):
+    with reporting_errors(), reporting_errors_as_json(options.is_json):
         began = time.monotonic()
         for number in (signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) is not signal.SIG_IGN:  # `nohup` ignores SIGHUP
@@ -197,7 +204,7 @@ def command(options: Options) -> None:
             if not options.wait:
                 raise AlreadyRunning(_already_running(name, files, again)) from error
             config = wait_running(files, options, again, partial(_wait_ready, files=files))
-            _report(config, files, again, began, options, is_json=is_json, lacks=(), page=None)
+            _report(config, files, options, began)
             return
         try:
             try:
@@ -216,48 +223,36 @@ def command(options: Options) -> None:
             raise
         lacks = [*notes.addresses, describe_missing_tools(host.missing_pod_tools()), describe_missing_ids(id_map)]
         page = dashboard_process.start(files) if options.dashboard else None
-        report = partial(
-            _report,
-            config,
-            files,
-            again,
-            began,
-            options,
-            is_json=is_json,
-            lacks=lacks,
-            page=page,
-            gateway=notes.gateway,
-        )
+        report = partial(_report, config, files, options, began, lacks=lacks, page=page, gateway=notes.gateway)
         if options.detach or options.wait:
             report()
         else:
-            _stay(files, report, has_logs=not is_json)
+            _stay(files, report, has_logs=not options.is_json)
 
 
 def _report(
     config: LabConfig,
     files: LabFiles,
-    again: str,
-    began: float,
     options: Options,
+    began: float,
     *,
-    is_json: bool,
-    lacks: Iterable[str],
-    page: dashboard_process.Dashboard | None,
+    lacks: Iterable[str] = (),
+    page: dashboard_process.Dashboard | None = None,
     gateway: str = "",
 ) -> None:
-    """Print what `up` prints when the lab is ready. For `again` and `lacks` see `_closing_screen`.
+    """Print the result when the lab is ready. `began`: monotonic. For `lacks` see `_closing_screen`.
 
-    `gateway`: lines about the lab's gateway.
+    `gateway`: lines about the lab's gateway, or "".
     """
     seconds = time.monotonic() - began
-    if is_json:
-        sys.stdout.write(render_lab(config, files, seconds, page.address if page else ""))
+    if options.is_json:
+        text = render_lab(config, files, seconds, page.address if page else "")
     else:
         is_detached = options.detach or options.wait
         notes = "\n".join(filter(None, (page.sentence if page else "", gateway)))
-        sys.stdout.write(_closing_screen(config, again, seconds, is_detached, lacks, notes))
-        sys.stdout.write("" if is_detached else "\n")
+        again = options_of(options.name or DEFAULT_NAME, options.state_dir)
+        text = _closing_screen(config, again, seconds, is_detached, lacks, notes) + ("" if is_detached else "\n")
+    sys.stdout.write(text)
     sys.stdout.flush()
 
 
@@ -299,12 +294,7 @@ def _start(name: str, options: Options, files: LabFiles, lock: int) -> tuple[Lab
         id_map, id_base = user_namespace.choose_id_map(str(files.root), before.id_base if before else None)
     owner = id_map.root if id_map and id_base is not None else None
     family = host.choose_ip_family(options.ip_family, before, lack_of_ipv6)
-    wanted: dict[Role, str | None] = {
-        "fabric": options.fabric_cidr,
-        "pods": options.pod_cidr,
-        "services": options.service_cidr,
-    }
-    ranges, avoided = choose_ranges(wanted, family, before, machine_networks.read_networks())
+    ranges, avoided = choose_ranges(options.wanted_ranges, family, before, machine_networks.read_networks())
     publish = _choose_published(options.publish, before)
     with (
         host.open_api_socket(options.port, before.port if before else None) as api_socket,

@@ -48,7 +48,7 @@ def make_namespaces(init_pid: int, id_map: IdMap | None) -> Namespaces:
     process = f"/proc/{init_pid}"
     lab = os.open(f"{process}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     user: int | None = None
-    if os.geteuid() != 0:
+    if not user_namespace.is_full_root():
         user = open_user_namespace(f"{process}/ns/user")
     elif id_map is not None:
         user = user_namespace.make(id_map)
@@ -222,7 +222,7 @@ def _run_in(namespaces: Namespaces, network: int, work: Callable[[], None]) -> N
     pid = os.fork()
     if pid == 0:
         try:
-            if os.geteuid() != 0 and namespaces.user is not None:
+            if not user_namespace.is_full_root() and namespaces.user is not None:
                 user_namespace.enter(namespaces.user)
             syscalls.setns(network, syscalls.CLONE_NEWNET)
             work()

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from bridgehead.kubelet.node.resolv_conf import parse_resolver
-from bridgehead.lab import host
+from bridgehead.lab import host, user_namespace
 from bridgehead.lab.addressing import Ranges
 from bridgehead.lab.errors import LabError, Unsupported
 from bridgehead.lab.ids import IdMap
@@ -65,7 +65,7 @@ def _check_ranges(families: Iterable[Ranges], *, is_outside: bool) -> None:
 
 
 def _plan_host_routes(config: LabConfig, families: tuple[Ranges, ...]) -> GatewayPlan:
-    if os.geteuid() != 0:
+    if not user_namespace.is_full_root():
         raise LabError(
             "--host-routes changes the machine's routes, and only root may do that: `sudo bridgehead up --host-routes`;"
             " `bridgehead open` and `bridgehead tunnel` need no rights"
@@ -95,7 +95,9 @@ def _check_outside(id_map: IdMap | None) -> None:
         raise Unsupported(f"--outside needs {_TUN}: as root, `modprobe tun`; in Docker, --device {_TUN}") from None
     # Root's lab has the program run as an id of the lab, which is no user of the machine.
     needed = stat.S_IROTH | stat.S_IWOTH
-    is_open = mode & needed == needed if os.geteuid() == 0 and id_map else os.access(_TUN, os.R_OK | os.W_OK)
+    is_open = (
+        mode & needed == needed if user_namespace.is_full_root() and id_map else os.access(_TUN, os.R_OK | os.W_OK)
+    )
     if not is_open:
         raise Unsupported(
             f"--outside needs {_TUN}, which is closed to ordinary users here (mode {stat.S_IMODE(mode):o}): as root,"
