@@ -69,7 +69,7 @@ def up(world: World, lab: str, *options: str) -> str:
 
 def refused(world: World, lab: str, *options: str) -> str:
     done = world.bridgehead("up", "--detach", "--nodes=1", "--no-balancer", "--offline", f"--name={lab}", *options)
-    assert done.returncode == 1, done.stdout
+    assert done.returncode in (1, 3), done.stdout  # 3: the machine lacks something
     assert not (world.state / lab).exists()
     return done.stderr
 
