@@ -18,7 +18,7 @@ _PYTHON = ("libpython3-stdlib", "libstdc++6", "python3-minimal")
 # exercises, and a shell for people.
 _LAB = (
     "libseccomp2", "libsqlite3-0",
-    "bash", "bind9-dnsutils", "bind9-host", "busybox", "conntrack", "curl", "iproute2", "ipvsadm",
+    "bash", "bind9-dnsutils", "bind9-host", "busybox", "conntrack", "curl", "iproute2", "ipvsadm", "slirp4netns",
 )  # fmt: skip
 
 # Packages for maintainer scripts, which are not run, and for programs and Python modules that are left out.

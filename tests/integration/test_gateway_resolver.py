@@ -29,9 +29,9 @@ def test_names_below_the_clusters_domain_go_to_its_dns(tmp_path: Path, monkeypat
     log = install(tmp_path, monkeypatch)
     assert register_names("bh-dev", ["10.96.0.10", "fd00:10:96::a"], tmp_path) == ""
     assert log.read_text().splitlines() == [
-        "dns bh-dev 10.96.0.10 fd00:10:96::a",
-        "domain bh-dev ~cluster.local",
         "default-route bh-dev no",
+        "domain bh-dev ~cluster.local",
+        "dns bh-dev 10.96.0.10 fd00:10:96::a",
     ]
 
 
@@ -39,6 +39,7 @@ def test_a_machine_without_it_gets_the_reason(tmp_path: Path, monkeypatch: pytes
     log = install(tmp_path, monkeypatch, refused="domain")
     refused = register_names("bh-dev", ["10.96.0.10"], tmp_path)
     assert refused == "resolvectl refuses the lab's name server (Failed to set it: not allowed)"
+    assert log.read_text().splitlines()[-1] == "revert bh-dev"
     log.unlink()
     assert register_names("bh-dev", ["10.96.0.10"], tmp_path / "none") == "systemd-resolved does not run"
     assert not log.exists()

@@ -27,11 +27,12 @@ def test_addresses_and_routes_are_networks_of_the_machine() -> None:
     ip("address add 10.0.0.7/24 dev lan")
     ip("address add fd00:10::7/64 dev lan nodad")
     ip("route add 10.96.0.0/16 via 10.0.0.1")
-    ip("route add default via 10.0.0.1")
+    for everywhere in ("default", "0.0.0.0/1", "128.0.0.0/1"):  # the halves are those of a VPN
+        ip(f"route add {everywhere} via 10.0.0.1")
     found = {str(each.network): each.text for each in read_networks()}
     assert found["10.96.0.0/16"] == "this machine has a route to 10.96.0.0/16 (lan)"
     assert {"10.0.0.0/24", "fd00:10::/64"} <= set(found)
-    assert not any(ipaddress.ip_network(each).prefixlen == 0 for each in found)
+    assert not any(ipaddress.ip_network(each).prefixlen <= 1 for each in found)
     ranges, notes = choose_ranges({}, "dual", None, read_networks())
     assert [each.fabric for each in ranges] == ["172.30.0.0/24", "fd00:11::/64"]
     assert ranges[0].services == "172.29.0.0/16"

@@ -9,13 +9,14 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from bridgehead.network import syscalls
 from bridgehead.network.links import Links, write_sysctl
 
 from .addressing import Ranges
+from .child_calls import call_in_child
 from .plan import NodePlan, ServerPlan
 
 BRIDGE = "fabric"
@@ -39,7 +40,7 @@ def build_fabric(nodes: list[NodePlan], servers: Sequence[ServerPlan], families:
             # The lab is the nodes' router but forwards nothing; nodes get an ICMP error at once instead of a timeout.
             lab.refuse_forwarding(BRIDGE, ranges.version)
         for node in nodes:
-            _in_child(functools.partial(_build_node, lab, node, nodes))
+            call_in_child(functools.partial(_build_node, lab, node, nodes))
             for pod_range, address in zip(node.pod_ranges, node.addresses, strict=True):
                 lab.add_route(pod_range, via=address)
         for ranges, address in zip(families, nodes[0].addresses, strict=True):
@@ -98,22 +99,3 @@ def _prepare_link(name: str, families: Sequence[Ranges]) -> None:
     """Enable IPv6 neighbour discovery on the local network, for which the kernel needs a link-local address."""
     if any(ranges.version == 6 for ranges in families):
         write_sysctl(f"net/ipv6/conf/{name}/addr_gen_mode", 0)
-
-
-def _in_child(work: Callable[[], None]) -> None:
-    """Run `work` in a forked process, because it changes the namespaces of its process. Raises OSError if it fails."""
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            work()
-            os._exit(0)
-        except BaseException as error:  # noqa: BLE001 - a forked child must not return into its parent's stack
-            os.write(writer, str(error).encode()[:4096])
-            os._exit(1)
-    os.close(writer)
-    with open(reader, encoding="utf-8") as pipe:
-        message = pipe.read()
-    _, status = os.waitpid(pid, 0)
-    if status != 0:
-        raise OSError(message or f"the child ended with status {status}")

@@ -7,7 +7,7 @@ import ipaddress
 
 from bridgehead.network.rtnetlink_listing import list_links, list_routes
 
-from .range_choice import Occupied
+from .range_choice import Occupied, is_default_route
 
 _MOST_ROUTES = 10_000  # a machine with a table of the internet is in none of a lab's ranges by default
 
@@ -22,7 +22,7 @@ def read_networks() -> list[Occupied]:
                 found.append(Occupied(network, f"this machine has {address} at {link.name}"))
     with contextlib.suppress(OSError):
         for route in list_routes(_MOST_ROUTES)[0]:
-            if route.destination != "default" and route.table == "main":
+            if route.table == "main" and not is_default_route(route.destination):
                 via = route.device or route.via or route.kind
                 text = f"this machine has a route to {route.destination} ({via})"
                 found.append(Occupied(ipaddress.ip_network(route.destination), text))

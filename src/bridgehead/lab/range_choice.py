@@ -86,6 +86,11 @@ def choose_ranges(
     return tuple(ranges), tuple(avoided)
 
 
+def is_default_route(destination: str) -> bool:
+    """Return whether a route is the default one, or one of the two halves of it by which VPNs replace it."""
+    return destination == "default" or ipaddress.ip_network(destination).prefixlen <= 1
+
+
 def clashes(network: Network, occupied: Iterable[Occupied]) -> Iterator[Occupied]:
     """Yield the machine's networks that share addresses with this one."""
     return (each for each in occupied if _overlap(each.network, network))

@@ -55,9 +55,9 @@ class Links(Closable):
         """Add an address with its prefix length (`10.0.0.1/24`), without duplicate address detection."""
         self._send(requests.add_network_address(self._existing(name), address))
 
-    def add_route(self, destination: str, *, via: str, table: int = RT_TABLE_MAIN) -> None:
-        """Add or replace the route to a network, or "default"."""
-        self._send(requests.add_route(destination, via, table))
+    def add_route(self, destination: str, *, via: str, table: int = RT_TABLE_MAIN, replaces: bool = True) -> None:
+        """Add or replace the route to a network, or "default". If it may not replace one, raises FileExistsError."""
+        self._send(requests.add_route(destination, via, table, replaces=replaces))
 
     def add_throw_route(self, destination: str, table: int) -> None:
         """Let another table decide about a network, or "default", of which this one has a wider route."""

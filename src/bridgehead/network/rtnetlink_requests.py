@@ -311,11 +311,15 @@ def add_default_route(index: int, gateway: str) -> Request:
     return Request(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE, body, f"add default route by {gateway}")
 
 
-def add_route(destination: str, gateway: str, table: int = RT_TABLE_MAIN) -> Request:
-    """Add or replace the route to a network, or "default", through a gateway. `table`: at most 255."""
+def add_route(destination: str, gateway: str, table: int = RT_TABLE_MAIN, *, replaces: bool = True) -> Request:
+    """Add or replace the route to a network, or "default", through a gateway. `table`: at most 255.
+
+    If it may not replace one, EEXIST is an error.
+    """
     family, _, packed_gateway = pack_address(gateway)
     body = _route_to(destination, family, table, RTN_UNICAST) + attribute(RTA_GATEWAY, packed_gateway)
-    return Request(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE, body, f"add route {destination} by {gateway}")
+    flags = NLM_F_CREATE | (NLM_F_REPLACE if replaces else NLM_F_EXCL)
+    return Request(RTM_NEWROUTE, flags, body, f"add route {destination} by {gateway}")
 
 
 def add_throw_route(destination: str, table: int) -> Request:

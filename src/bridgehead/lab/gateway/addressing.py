@@ -19,8 +19,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
 from bridgehead.lab.addressing import Ranges
-
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+from bridgehead.lab.range_choice import Network
 
 MACHINE_LINK_PREFIX: Final = "bh-"
 GATEWAY_LINK: Final = "gateway"  # in the lab
@@ -121,7 +120,9 @@ def choose_pairs(lab: str, versions: Sequence[Version], taken: Sequence[Network]
 
 
 def _is_comparable(pair: LinkPair, network: Network) -> bool:
-    return pair.network.version == network.version and network.prefixlen > 0
+    """Return whether the network may forbid the pair. One as wide as all link-local addresses loses too little by it:
+    zeroconf has such a route."""
+    return pair.network.version == network.version and network.prefixlen > 16
 
 
 def _candidates(lab: str) -> Iterator[dict[Version, LinkPair]]:

@@ -14,11 +14,13 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from bridgehead.lab import host, user_namespace
+from bridgehead.lab.child_calls import call_in_child
 from bridgehead.lab.enter import open_user_namespace
 from bridgehead.lab.fabric import BRIDGE
 from bridgehead.lab.ids import IdMap
 from bridgehead.network import syscalls
 from bridgehead.network.links import Links, write_sysctl
+from bridgehead.network.uapi.rtnetlink import RT_TABLE_MAIN
 
 from .addressing import (
     GATEWAY_LINK,
@@ -119,24 +121,17 @@ def _build_lab_end(plan: GatewayPlan) -> None:
             pair = LAB_PAIRS[ranges.version]
             links.add_address(GATEWAY_LINK, pair.far_interface)
         for ranges, machine in zip(plan.ranges, plan.pairs, strict=False):
-            for table in (None, _TABLE):
-                _add_route(links, str(machine.network), LAB_PAIRS[ranges.version].near, table)
+            for table in (RT_TABLE_MAIN, _TABLE):
+                links.add_route(str(machine.network), via=LAB_PAIRS[ranges.version].near, table=table)
         if plan.outside:
             for ranges in plan.ranges:
                 # The lab decides about its own ranges, and refuses what it has no route to.
                 for network in networks_of(ranges):
                     links.add_throw_route(network, _TABLE)
-                for table in (None, _TABLE):
-                    _add_route(links, "default", LAB_PAIRS[ranges.version].near, table)
+                for table in (RT_TABLE_MAIN, _TABLE):
+                    links.add_route("default", via=LAB_PAIRS[ranges.version].near, table=table)
         for ranges in plan.ranges:
             links.route_by_table(BRIDGE, _TABLE, ranges.version)
-
-
-def _add_route(links: Links, destination: str, via: str, table: int | None) -> None:
-    if table is None:
-        links.add_route(destination, via=via)
-    else:
-        links.add_route(destination, via=via, table=table)
 
 
 def connect_lab(namespaces: Namespaces, plan: GatewayPlan) -> None:
@@ -163,7 +158,10 @@ def build_host_routes(namespaces: Namespaces, plan: GatewayPlan) -> None:
             machine.add_address(plan.link, pair.near_interface)
         for ranges, pair in zip(plan.ranges, plan.pairs, strict=True):
             for network in networks_of(ranges):
-                machine.add_route(network, via=pair.far)
+                try:
+                    machine.add_route(network, via=pair.far, replaces=False)
+                except FileExistsError:  # another lab's, or that of a VPN, since the plan was made
+                    raise OSError(f"this machine has got another route to {network} meanwhile") from None
 
 
 def _build_machine_end(plan: GatewayPlan) -> None:
@@ -218,21 +216,11 @@ def load_ruleset(text: str) -> None:
 
 def _run_in(namespaces: Namespaces, network: int, work: Callable[[], None]) -> None:
     """Run `work` in a child in that network namespace, with rights over the gateway and the lab. Raises OSError."""
-    reader, writer = os.pipe2(os.O_CLOEXEC)
-    pid = os.fork()
-    if pid == 0:
-        try:
-            if not user_namespace.is_full_root() and namespaces.user is not None:
-                user_namespace.enter(namespaces.user)
-            syscalls.setns(network, syscalls.CLONE_NEWNET)
-            work()
-        except BaseException as error:  # noqa: BLE001 - forked: must not return into the parent's stack
-            os.write(writer, (str(error) or type(error).__name__).encode()[:4096])
-        finally:
-            os._exit(0)
-    os.close(writer)
-    with open(reader, encoding="utf-8", errors="replace") as answers:
-        message = answers.read()
-    os.waitpid(pid, 0)
-    if message:
-        raise OSError(message)
+
+    def enter_and_work() -> None:
+        if not user_namespace.is_full_root() and namespaces.user is not None:
+            user_namespace.enter(namespaces.user)
+        syscalls.setns(network, syscalls.CLONE_NEWNET)
+        work()
+
+    call_in_child(enter_and_work)

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from bridgehead.lab.addressing import Ranges
-from bridgehead.lab.range_choice import OPTION_OF
+from bridgehead.lab.range_choice import OPTION_OF, Network, is_default_route
 from bridgehead.network.rtnetlink_listing import LinkRecord, RouteRecord
 
-from .addressing import MACHINE_LINK_PREFIX, Network, networks_of
+from .addressing import MACHINE_LINK_PREFIX, networks_of
 
 _NAMES: Final = ("network", "pod range", "Service range")  # of `networks_of`
 _NOT_ROUTED: Final = frozenset(("broadcast", "anycast", "multicast"))
@@ -54,7 +54,7 @@ def _reasons(
             continue
         if route.via and ipaddress.ip_address(route.via) in network:  # False for the other IP version
             yield f"the router {route.via} ({route.device}) of its route to {route.destination}"
-        if route.destination != "default" and _overlaps(route.destination, network):
+        if not is_default_route(route.destination) and ipaddress.ip_network(route.destination).overlaps(network):
             yield f"a route to {route.destination}{_describe_device(route.device)}"
 
 
@@ -64,18 +64,13 @@ def _describe_device(device: str) -> str:
     return f" through {device}" if device else ""
 
 
-def _overlaps(destination: str, network: Network) -> bool:
-    other = ipaddress.ip_network(destination)
-    # 0.0.0.0/1 and 128.0.0.0/1 are how VPNs replace a default route.
-    return other.prefixlen > 1 and other.overlaps(network)
-
-
 def taken_networks(links: Iterable[LinkRecord], routes: Iterable[RouteRecord]) -> list[Network]:
-    """Return the networks of the machine's addresses, and those that it has routes to."""
-    found: list[Network] = [ipaddress.ip_interface(each).network for link in links for each in link.addresses]
+    """Return the machine's addresses, their networks, and those that it has routes to."""
+    own = [ipaddress.ip_interface(each) for link in links for each in link.addresses]
+    found: list[Network] = [network for each in own for network in (ipaddress.ip_network(each.ip), each.network)]
     found += [
         ipaddress.ip_network(route.destination)
         for route in routes
-        if route.destination != "default" and route.kind not in _NOT_ROUTED
+        if not is_default_route(route.destination) and route.kind not in _NOT_ROUTED
     ]
     return found

@@ -21,6 +21,7 @@ import msgspec
 from bridgehead.lab.errors import LabError, StartFailed
 from bridgehead.lab.ids import IdMap
 from bridgehead.lab.plan import LabFiles, RunningLab
+from bridgehead.lab.range_choice import Network
 from bridgehead.lab.supervisor import restart_backoff, restart_delay
 from bridgehead.network import syscalls
 from bridgehead.network.netlink_socket import NetlinkSocket
@@ -32,7 +33,7 @@ from bridgehead.network.uapi.rtnetlink import (
 )
 
 from . import building
-from .addressing import GatewayPlan, Network, Version
+from .addressing import GatewayPlan, Version
 from .machine import machine_routes
 from .resolver import register_names
 from .ruleset import own_networks, render_machine_sets, render_ruleset
@@ -40,6 +41,7 @@ from .user_mode import PROGRAM, UserModeNetwork
 
 log = logging.getLogger(__name__)
 
+_REPEAT_SECONDS: Final = 1.0  # after an update of the packet filter that failed
 _ROUTE_CHANGES: Final = RTMGRP_IPV4_IFADDR | RTMGRP_IPV4_ROUTE | RTMGRP_IPV6_IFADDR | RTMGRP_IPV6_ROUTE
 
 
@@ -80,9 +82,9 @@ def _run(
 ) -> NoReturn:
     """Run the gateway in this forked process."""
     try:
-        end = os.pidfd_open(lab.init_pid)
-        _prepare_process(files, lab, {end, lock_fd, writer})
         try:
+            end = os.pidfd_open(lab.init_pid)
+            _prepare_process(files, lab, {end, lock_fd, writer})
             gateway = _Gateway(plan, lab, id_map, end)
             lack_of_names = gateway.build()
         except (OSError, LabError) as error:
@@ -128,6 +130,7 @@ class _Gateway:
         self._backoff = restart_backoff()
         self._began = 0.0  # monotonic, as the next one: the last start of user-mode networking, and the next one
         self._due: float | None = None
+        self._is_stale = False  # the packet filter may lack addresses of the machine
         self._cluster_dns = [ranges.cluster_dns for ranges in plan.ranges]
 
     def build(self) -> str:
@@ -148,11 +151,13 @@ class _Gateway:
         while True:
             running = self._user_mode.pidfd if self._user_mode else None
             wait = None if self._due is None else max(0.0, self._due - time.monotonic())
+            if self._is_stale:
+                wait = _REPEAT_SECONDS if wait is None else min(wait, _REPEAT_SECONDS)
             descriptors = [self._end, self._changes.fileno(), *([running] if running is not None else [])]
             readable = select.select(descriptors, [], [], wait)[0]
             if self._end in readable:
                 break
-            if self._changes.fileno() in readable:
+            if self._changes.fileno() in readable or self._is_stale:
                 self._follow_machine()
             if running in readable:
                 self._record_end()
@@ -174,8 +179,11 @@ class _Gateway:
             if found != self._known:
                 building.replace_rules(self._namespaces, render_machine_sets(found))
                 self._known = found
+            self._is_stale = False
         except (OSError, LabError) as error:
-            log.warning("the machine's new addresses are unknown: %s", error)
+            if not self._is_stale:
+                log.warning("the machine's new addresses are unknown, and are looked for again: %s", error)
+            self._is_stale = True
 
     def _start_user_mode(self) -> None:
         has_ipv6 = any(ranges.version == 6 for ranges in self._plan.ranges)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,12 +25,19 @@ def register_names(link: str, servers: Sequence[str], resolved: Path = _RESOLVED
     program = host.find_system_program("resolvectl")
     if program is None:
         return "the command `resolvectl` is missing"
-    for arguments in (("dns", link, *servers), ("domain", link, f"~{CLUSTER_DOMAIN}"), ("default-route", link, "no")):
+    # The servers come last: without a domain, they would be asked for all names of the machine.
+    for arguments in (("default-route", link, "no"), ("domain", link, f"~{CLUSTER_DOMAIN}"), ("dns", link, *servers)):
         try:
-            subprocess.run([program, *arguments], check=True, capture_output=True, timeout=_SECONDS)
-        except subprocess.CalledProcessError as error:
+            _run(program, *arguments)
+        except (OSError, subprocess.SubprocessError) as error:
+            with contextlib.suppress(OSError, subprocess.SubprocessError):
+                _run(program, "revert", link)
+            if not isinstance(error, subprocess.CalledProcessError):
+                return "resolvectl does not answer"
             reason = error.stderr.decode(errors="replace").strip().splitlines()
             return f"resolvectl refuses the lab's name server ({reason[0] if reason else 'no reason given'})"
-        except (OSError, subprocess.TimeoutExpired):
-            return "resolvectl does not answer"
     return ""
+
+
+def _run(*argv: str) -> None:
+    subprocess.run(argv, check=True, capture_output=True, timeout=_SECONDS)

@@ -11,6 +11,7 @@ import ipaddress
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from bridgehead.lab.range_choice import Network
 from bridgehead.network.rtnetlink_listing import RouteRecord
 
 from .addressing import (
@@ -22,7 +23,6 @@ from .addressing import (
     OUTSIDE_LINK,
     OWN_PREFIX6,
     GatewayPlan,
-    Network,
     Version,
     networks_of,
 )

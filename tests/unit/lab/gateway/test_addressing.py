@@ -45,5 +45,6 @@ def test_addresses_that_the_machine_has_are_not_chosen() -> None:
         assert second is not None
         assert second[0] != first[0]
         assert second[1] != first[1]
-    assert choose_pairs("dev", (4, 6), [ip_network("169.254.0.0/16")]) is None
-    assert choose_pairs("dev", (6,), [ip_network("169.254.0.0/16")]) == (first[1],)
+    assert choose_pairs("dev", (4, 6), [ip_network("169.254.0.0/16"), ip_network("128.0.0.0/1")]) == first
+    assert choose_pairs("dev", (4, 6), [ip_network("169.254.192.0/18")]) is None
+    assert choose_pairs("dev", (6,), [ip_network("169.254.192.0/18")]) == (first[1],)

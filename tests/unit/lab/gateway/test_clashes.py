@@ -76,5 +76,7 @@ def test_families_that_the_machine_does_not_get_cannot_clash() -> None:
 
 
 def test_networks_of_the_machine() -> None:
-    found = taken_networks([link("169.254.192.9/30")], [route("default"), route("169.254.200.0/24")])
-    assert found == [ip_network("169.254.192.8/30"), ip_network("169.254.200.0/24")]
+    found = taken_networks(
+        [link("169.254.192.9/30")], [route(each) for each in ("default", "128.0.0.0/1", "169.254.200.0/24")]
+    )
+    assert found == [ip_network("169.254.192.9"), ip_network("169.254.192.8/30"), ip_network("169.254.200.0/24")]
