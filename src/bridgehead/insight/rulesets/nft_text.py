@@ -207,6 +207,8 @@ def _match(content: Any) -> str:
     operator, left, right = content["op"], content["left"], content["right"]
     if operator == "==" and isinstance(left, dict) and "&" in left:
         field, mask = left["&"]
+        if isinstance(mask, dict) and "|" in mask:  # from nft 1.1 on, in JSON and in text
+            return f"{expression(field)} & ({expression(mask)}) == {expression(right)}"
         if isinstance(field, dict) and "payload" in field and not isinstance(mask, int):
             return f"{expression(field)} {expression(right)} / {expression(mask)}"  # flags of TCP
         return f"{expression(left)} == {expression(right, is_hex=_is_mark(left))}"

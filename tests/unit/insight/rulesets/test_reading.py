@@ -28,6 +28,7 @@ from .kube_proxy import IPTABLES, kube_proxy_cluster
 
 WEB = service("web", clusterIPs=["10.96.0.10"], ports=[{"name": "http", "port": 80}])
 SLICES = (slice_("web", endpoint("10.244.1.2"), endpoint("10.244.2.2", "node2"), port_name="http"),)
+TCP_FLAGS = {"payload": {"protocol": "tcp", "field": "flags"}}
 
 anything = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(-5, 1 << 40), st.text(max_size=8)),
@@ -158,6 +159,15 @@ def test_times_are_written_as_nft_does(seconds: int, text: str) -> None:
         ),
         ({"strange": {"x": [1]}}, '{"strange":{"x":[1]}}'),
         ({"match": 5}, '{"match":5}'),
+        # One rule, from the JSON of nft 1.0 and 1.1, whose texts differ, too.
+        (
+            {"match": {"op": "==", "left": {"&": [TCP_FLAGS, ["rst", "ack"]]}, "right": "rst"}},
+            "tcp flags rst / rst,ack",
+        ),
+        (
+            {"match": {"op": "==", "left": {"&": [TCP_FLAGS, {"|": ["rst", "ack"]}]}, "right": "rst"}},
+            "tcp flags & (rst | ack) == rst",
+        ),
     ],
 )
 def test_statements_are_written_as_nft_does(statement: dict[str, Any], text: str) -> None:
