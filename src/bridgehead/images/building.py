@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -18,6 +19,7 @@ _FILES: Final = ("Containerfile", "Dockerfile")  # in buildah's order
 _SEPARATORS: Final = re.compile(r"[\s=,\"']+")
 # With none of them, buildah can run programs of an image only by chroot(2).
 _OCI_RUNTIMES: Final = ("crun", "runc")
+_LIMITS: Final = {"nofile": (resource.RLIMIT_NOFILE, 1 << 20), "nproc": (resource.RLIMIT_NPROC, 1 << 15)}
 
 
 def find_buildah() -> str:
@@ -70,9 +72,17 @@ def build(directory: Path, file: Path, arguments: Sequence[str], bases: Path, ar
     options = [f"--build-arg={each}" for each in arguments]
     if not any(map(shutil.which, _OCI_RUNTIMES)):
         options.append("--isolation=chroot")
+        # There, buildah from 1.39 on raises these limits, which only a process with all rights may do.
+        options += [f"--ulimit={name}={_allowed(kind, most)}" for name, (kind, most) in _LIMITS.items()]
     # --layers: what an unchanged beginning of the file made is used again.
     _run(buildah, "bud", "--layers", "--pull=false", f"--iidfile={identity}", f"--file={file}", *options, directory)
     _run(buildah, "push", "--quiet", identity.read_text().strip(), f"oci-archive:{archive}")
+
+
+def _allowed(kind: int, most: int) -> int:
+    """Return a limit that this process may set: its own, at most `most`."""
+    hard = resource.getrlimit(kind)[1]
+    return most if hard == resource.RLIM_INFINITY else min(hard, most)
 
 
 def _run(*argv: object) -> None:
