@@ -13,6 +13,8 @@ ARGS ?=
 IMAGE_TESTS := tests/e2e/test_image_of_parts.py tests/e2e/test_image_of_everything.py
 # It makes root file systems of two releases of Debian, for minutes: `make empty-machine`.
 EMPTY_TEST := tests/e2e/test_empty_machine.py
+# What `make test` and `make debian13` leave out.
+LEFT_OUT := $(addprefix --ignore ,$(IMAGE_TESTS) $(EMPTY_TEST))
 
 # The other release of Debian that `make debian13` runs tests on.
 DEBIAN ?= trixie
@@ -73,7 +75,7 @@ ifdef TESTS
 	@BRIDGEHEAD_REQUIRE_TOOLS=1 $(PYTHON) -m pytest $(SLOWEST) $(TESTS)
 else
 	@$(PYTHON) -m pytest -q --collect-only --ignore tests/unit >/dev/null & BRIDGEHEAD_REQUIRE_TOOLS=1 scripts/coverage
-	@BRIDGEHEAD_REQUIRE_TOOLS=1 $(PYTHON) -m pytest $(SLOWEST) $(BY_FILE) --ignore tests/unit $(addprefix --ignore ,$(IMAGE_TESTS) $(EMPTY_TEST))
+	@BRIDGEHEAD_REQUIRE_TOOLS=1 $(PYTHON) -m pytest $(SLOWEST) $(BY_FILE) --ignore tests/unit $(LEFT_OUT)
 endif
 
 test-images: .venv/.tested
@@ -82,7 +84,7 @@ test-images: .venv/.tested
 
 # Debian 13 has Python 3.13 and newer versions of nft, iptables, etcd and FRR.
 debian13:
-	@scripts/on-debian $(DEBIAN) $(MAKE) test TESTS='$(or $(TESTS),$(BY_FILE) --ignore $(IMAGE_TEST) --ignore $(EMPTY_TEST) tests/integration tests/e2e)'
+	@scripts/on-debian $(DEBIAN) $(MAKE) test TESTS='$(or $(TESTS),$(BY_FILE) $(LEFT_OUT) tests/integration tests/e2e)'
 
 empty-machine: .venv/.tested release
 	@BRIDGEHEAD_REQUIRE_TOOLS=1 $(PYTHON) -m pytest $(EMPTY_TEST)
