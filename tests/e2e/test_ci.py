@@ -73,6 +73,17 @@ def test_a_step_that_cannot_start_shows_what_the_machine_lacks(env: dict[str, st
     assert json.loads((tmp_path / "bridgehead.json").read_text())["error"]["code"] == "Failed"
 
 
+def test_a_step_of_a_machine_that_cannot_run_a_cluster_ends_with_3(env: dict[str, str], tmp_path: Path) -> None:
+    """The limit is that of a user namespace of the test's own."""
+    [action] = load_all((CI / "github" / "action.yml").read_text())
+    [start] = [step["run"] for step in action["runs"]["steps"] if step.get("id") == "start"]
+    (tmp_path / "start.sh").write_text(f"echo 0 > /proc/sys/user/max_user_namespaces\n{start}")
+    job = env | {"RUNNER_TEMP": str(tmp_path), "BRIDGEHEAD_NAME": "ci", "OPTIONS": OPTIONS}
+    output = shell("unshare --user --map-root-user bash -e -o pipefail start.sh", job, tmp_path, code=3)
+    assert "user.max_user_namespaces" in output
+    assert json.loads((tmp_path / "bridgehead.json").read_text())["error"]["code"] == "Unsupported"
+
+
 def test_the_template_of_gitlab_runs(env: dict[str, str], tmp_path: Path) -> None:
     [template] = load_all((CI / "gitlab" / "bridgehead.yml").read_text())
     job = template[".bridgehead"]
