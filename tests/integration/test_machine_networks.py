@@ -1,4 +1,4 @@
-"""The networks of a machine, which a lab's ranges avoid: a namespace's addresses and routes, from the kernel."""
+"""The networks of a machine, which a lab's ranges avoid, from the kernel; and its loopback, which a lab needs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import subprocess
 
 import pytest
 
+from bridgehead.lab.errors import Unsupported
+from bridgehead.lab.host import check_loopback
 from bridgehead.lab.machine_networks import read_networks
 from bridgehead.lab.range_choice import choose_ranges
 
@@ -37,3 +39,14 @@ def test_addresses_and_routes_are_networks_of_the_machine() -> None:
     assert [each.fabric for each in ranges] == ["172.30.0.0/24", "fd00:11::/64"]
     assert ranges[0].services == "172.29.0.0/16"
     assert "this machine has 10.0.0.7/24 at lan, so the lab has 172.30.0.0/24 instead of 10.0.0.0/24." in notes
+
+
+@in_namespace
+def test_a_machine_without_loopback_is_named() -> None:
+    ip("link set lo down")
+    with pytest.raises(
+        Unsupported, match=r"127\.0\.0\.1 cannot be reached \(Network is unreachable\).*ip link set lo up"
+    ):
+        check_loopback()
+    ip("link set lo up")
+    check_loopback()

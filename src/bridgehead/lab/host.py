@@ -42,7 +42,17 @@ def check_host(state_root: Path, *, has_host_access: bool = False) -> str:
         for what, path in (("the state directory", state_root), ("Python", Path(sys.prefix))):
             if str(path.resolve()).startswith(forbidden):
                 raise Unsupported(f"{what} is in {path}, which the lab replaces by its own; use another place")
+    check_loopback()
     return check_namespaces(has_own_ids=not (has_host_access and user_namespace.is_full_root()))
+
+
+def check_loopback() -> None:
+    """Raise `Unsupported` if this network namespace has no loopback, where the API server listens."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as trial:
+        try:
+            trial.connect(("127.0.0.1", API_PORT))  # sends nothing
+        except OSError as error:
+            raise Unsupported(f"127.0.0.1 cannot be reached ({error.strerror}): as root, `ip link set lo up`") from None
 
 
 def check_space(state_root: Path, etcd_members: int = 0) -> None:
