@@ -11,6 +11,8 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+from bridgehead.network.rtnetlink_listing import list_links
+
 from . import namespace_trial, user_namespace
 from .addressing import API_PORT, IpFamily
 from .errors import LabError, Unsupported
@@ -48,11 +50,8 @@ def check_host(state_root: Path, *, has_host_access: bool = False) -> str:
 
 def check_loopback() -> None:
     """Raise `Unsupported` if this network namespace has no loopback, where the API server listens."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as trial:
-        try:
-            trial.connect(("127.0.0.1", API_PORT))  # sends nothing
-        except OSError as error:
-            raise Unsupported(f"127.0.0.1 cannot be reached ({error.strerror}): as root, `ip link set lo up`") from None
+    if not any(link.name == "lo" and link.is_up for link in list_links()):
+        raise Unsupported("this machine's loopback is down: as root, `ip link set lo up`")
 
 
 def check_space(state_root: Path, etcd_members: int = 0) -> None:
