@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,7 +16,7 @@ from bridgehead.forwarding.published import parse_all_published
 from bridgehead.lab import state_directories
 from bridgehead.lab.errors import AlreadyRunning, LabError, NotRunning
 from bridgehead.lab.plan import LabConfig, LabFiles, plan_nodes
-from bridgehead.lab.range_choice import OPTION_OF, choose_ranges
+from bridgehead.lab.range_choice import Role, choose_ranges
 
 from .failures import INTERRUPTED, describe, error_code_of, exit_code_of
 from .lab_options import with_own_command
@@ -30,12 +30,16 @@ _LOOK_EVERY: Final = 0.05  # seconds
 
 
 def wait_running(
-    files: LabFiles, options: DataclassInstance, again: str, wait_ready: Callable[[LabConfig], None]
+    files: LabFiles,
+    options: DataclassInstance,
+    wanted_ranges: Mapping[Role, str | None],
+    again: str,
+    wait_ready: Callable[[LabConfig], None],
 ) -> LabConfig:
     """Wait until the lab is ready whose lock another process holds, and return its configuration.
 
-    `again`: the options that choose this lab. Raises `LabError` for options that differ from those of the lab, or if it
-    ends.
+    `wanted_ranges`: the ranges among the options. `again`: the options that choose this lab. Raises `LabError` for
+    options that differ from those of the lab, or if it ends.
     """
     deadline = time.monotonic() + _START_BOUND
     while True:
@@ -46,8 +50,7 @@ def wait_running(
             if not state_directories.is_running(files) or time.monotonic() > deadline:
                 raise
             time.sleep(_LOOK_EVERY)
-    wanted = {role: getattr(options, option[2:].replace("-", "_"), None) for role, option in OPTION_OF.items()}
-    choose_ranges(wanted, config.ip_family, config, ())  # which refuses other ones
+    choose_ranges(wanted_ranges, config.ip_family, config, ())  # which refuses other ones
     if differing := _differing(options, config):
         raise AlreadyRunning(
             f"the lab {config.name!r} is already running, {differing}: leave the option out, or stop the lab first:"

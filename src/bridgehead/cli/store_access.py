@@ -31,18 +31,26 @@ def do_in_child(
     reading, writing = os.pipe2(os.O_CLOEXEC)
     pid = os.fork()
     if pid == 0:
-        status = 1
+        status, answer = 1, ""
         try:
+            os.close(reading)  # otherwise a long answer waits for ever when the parent was killed
             answer = work(open_content(files)) or ""
             status = 0
         except (ImageError, LabError) as error:
             answer = str(error)
         except OSError as error:
             answer = f"{error.filename or 'the image store'}: {error.strerror}"
+        except KeyboardInterrupt:
+            answer = "interrupted"
+        except BaseException as error:  # noqa: BLE001 - forked: must not return into the command's stack
+            answer = f"{type(error).__name__}: {error}"
         finally:
-            with open(writing, "w", encoding="utf-8", errors="replace") as pipe, contextlib.suppress(OSError):
-                pipe.write(answer)
-            os._exit(status)
+            try:
+                # Also the flush at the end of `open` fails without a reader.
+                with contextlib.suppress(OSError), open(writing, "w", encoding="utf-8", errors="replace") as pipe:
+                    pipe.write(answer)
+            finally:
+                os._exit(status)
     os.close(writing)
     if attend is None:
         with open(reading, encoding="utf-8", errors="replace") as pipe:

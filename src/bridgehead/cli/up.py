@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TextIO
 
 import msgspec
 
@@ -203,7 +203,7 @@ def command(options: Options) -> None:
         except AlreadyRunning as error:
             if not options.wait:
                 raise AlreadyRunning(_already_running(name, files, again)) from error
-            config = wait_running(files, options, again, partial(_wait_ready, files=files))
+            config = wait_running(files, options, options.wanted_ranges, again, partial(_wait_ready, files=files))
             _report(config, files, options, began)
             return
         try:
@@ -326,7 +326,8 @@ def _start(name: str, options: Options, files: LabFiles, lock: int) -> tuple[Lab
             files.parts.unlink(missing_ok=True)
             if options.restore is not None:
                 _prepare(config, files, owner)
-                _restore(config, files, options.restore)
+                # With --json, standard output is for the result only.
+                _restore(config, files, options.restore, sys.stderr if options.is_json else sys.stdout)
             files.config.write_bytes(msgspec.json.encode(config))
         logs_setup.configure()
         launch.launch(
@@ -415,8 +416,11 @@ def _check_backup(backup: Path) -> None:
         raise LabError(str(error)) from None
 
 
-def _restore(config: LabConfig, files: LabFiles, backup: Path) -> None:
-    """Restore the lab's objects in another process, which enters the network of a new etcd. Raises `LabError`."""
+def _restore(config: LabConfig, files: LabFiles, backup: Path, output: TextIO) -> None:
+    """Restore the lab's objects in another process, which enters the network of a new etcd; print a line to `output`.
+
+    Raises `LabError`.
+    """
     sys.stdout.flush()
     reader, writer = os.pipe()
     pid = os.fork()
@@ -438,8 +442,8 @@ def _restore(config: LabConfig, files: LabFiles, backup: Path) -> None:
     os.waitpid(pid, 0)
     if not answer.startswith("+"):
         raise LabError(answer.removeprefix("-") or "the restoration ended without an error message")
-    sys.stdout.write(f"{answer[1:]}\n")
-    sys.stdout.flush()
+    output.write(f"{answer[1:]}\n")
+    output.flush()
 
 
 @contextlib.contextmanager

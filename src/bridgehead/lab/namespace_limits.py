@@ -41,8 +41,8 @@ class Facts:
     """Possible reasons why this process may make no namespaces. `sysctls`: values by name, of those that exist.
 
     `profile`: the process's AppArmor profile, "" without one. `hidden`: mount points below /proc and /sys that hide
-    parts of them. `root`: the effective user is root. `can_mount`: it has CAP_SYS_ADMIN. `has_filter`: a seccomp filter
-    is in force. `is_chrooted`: its root directory is not that of its mount namespace.
+    parts of them. `is_root`: the effective user is root. `can_mount`: it has CAP_SYS_ADMIN. `has_filter`: a seccomp
+    filter is in force. `is_chrooted`: its root directory is not that of its mount namespace.
     """
 
     sysctls: dict[str, int]

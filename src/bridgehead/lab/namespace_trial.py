@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
@@ -54,7 +55,9 @@ def try_in_namespaces(work: Callable[[], str], *, has_own_ids: bool = True) -> s
     os.close(writer)
     with open(reader, encoding="utf-8", errors="replace") as pipe:
         answer = pipe.read()
-    os.waitpid(pid, 0)
+    ending = _describe_end(os.waitpid(pid, 0)[1])
+    if ending and not answer:
+        return ending
     if not answer.startswith(_FAILED):
         return answer
     step, number, reason = answer.split(_FAILED)[1:]
@@ -67,13 +70,12 @@ def _write(pipe: int, answer: str) -> None:
 
 
 def _try(work: Callable[[], str], writer: int, *, has_own_ids: bool) -> str:
-    """Return the answer, "" if a child has written it."""
+    """Return the answer, "" if a child has written it, or has none."""
     try:
         _leave(user_namespace.choose_id_map("", None)[0] if has_own_ids else None)
         pid = os.fork()  # the first process of the new PID namespace
         if pid:
-            os.waitpid(pid, 0)
-            return ""
+            return _describe_end(os.waitpid(pid, 0)[1])
     except _StepFailed as failure:
         return _describe(failure)
     except LabError as error:
@@ -89,6 +91,17 @@ def _try(work: Callable[[], str], writer: int, *, has_own_ids: bool) -> str:
     finally:
         _write(writer, answer)
         os._exit(0)
+
+
+def _describe_end(status: int) -> str:
+    """Return why a trial has no answer, from the wait status of its process; "" for one that ended by itself."""
+    code = os.waitstatus_to_exitcode(status)
+    if not code:
+        return ""
+    if code > 0:
+        return f"cannot try this kernel: the trial of its namespaces ended with code {code}"
+    reason = ", as a filter of system calls kills (systemd: `SystemCallFilter=`)" if -code == signal.SIGSYS else ""
+    return f"cannot try this kernel: the trial of its namespaces ended by signal {-code}{reason}"
 
 
 def _describe(failure: _StepFailed) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -77,9 +78,13 @@ def test_options_that_differ_from_the_running_lab(options: up.Options, differing
     assert running_lab._differing(options, RUNNING) == differing
 
 
+def wait_up(files: LabFiles, options: up.Options, again: str, wait_ready: Callable[[LabConfig], None]) -> LabConfig:
+    return running_lab.wait_running(files, options, options.wanted_ranges, again, wait_ready)
+
+
 def test_a_lab_that_ended_while_another_command_waited_for_it(tmp_path: Path) -> None:
     with pytest.raises(NotRunning):
-        running_lab.wait_running(LabFiles(tmp_path), up.Options(wait=True), "", lambda config: None)
+        wait_up(LabFiles(tmp_path), up.Options(wait=True), "", lambda config: None)
 
 
 def test_the_running_lab_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,12 +101,12 @@ def test_the_running_lab_is_waited_for(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr("bridgehead.lab.state_directories.is_running", lambda files: True)
     monkeypatch.setattr("bridgehead.lab.state_directories.read_running", read_running)
     waited: list[LabConfig] = []
-    assert running_lab.wait_running(LabFiles(tmp_path), up.Options(wait=True), "", waited.append) == RUNNING
+    assert wait_up(LabFiles(tmp_path), up.Options(wait=True), "", waited.append) == RUNNING
     assert waited == [RUNNING]
     records = iter([RUNNING])
     with pytest.raises(LabError, match="--pod-cidr"):
-        running_lab.wait_running(LabFiles(tmp_path), up.Options(pod_cidr="10.77.0.0/16"), "", waited.append)
+        wait_up(LabFiles(tmp_path), up.Options(pod_cidr="10.77.0.0/16"), "", waited.append)
     records = iter([RUNNING])
     with pytest.raises(AlreadyRunning, match=r"with --nodes 3: .*`bridgehead down --name x`"):
-        running_lab.wait_running(LabFiles(tmp_path), up.Options(nodes=1), " --name x", waited.append)
+        wait_up(LabFiles(tmp_path), up.Options(nodes=1), " --name x", waited.append)
     assert waited == [RUNNING]
