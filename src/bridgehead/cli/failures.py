@@ -33,6 +33,8 @@ EXIT_CODES: Final[Mapping[int, str]] = {
     KILLED: "128 + N: signal N ended the command of `exec` or `shell`, or the command itself.",
     INTERRUPTED: "Ctrl-C, before the command had its result. `up` has stopped the lab that it was starting.",
 }
+_LONGEST: Final = 5000  # characters of a line of an error: longer than a path can be, PATH_MAX
+_MOST_LINES: Final = 20
 # Codes of the errors in `up --json`, by the class of the error; the last row is for all others.
 _ERROR_CODES: Final[Mapping[type[BaseException], str]] = {
     AlreadyRunning: "AlreadyRunning",
@@ -57,17 +59,21 @@ def error_code_of(error: BaseException) -> str:
 
 
 def describe(error: object) -> str:
-    """Return the line that reports an error, without the program's name."""
+    """Return the text that reports an error, without the program's name; nearly always a line.
+
+    Servers, archives and other programs may have written parts of it: terminal escapes lose their effect.
+    """
+    from bridgehead.insight.findings import printable  # here: only commands that fail load it
+
+    text = str(error)
     if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    return str(error)
+        text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return "\n".join(printable(line.expandtabs(), _LONGEST) for line in text.splitlines()[:_MOST_LINES])
 
 
 def fail(part: str, reason: object, code: int = FAILURE) -> NoReturn:
-    """Print the reason and exit `bridgehead PART`. A server may have written it: terminal escapes lose their effect."""
-    text = describe(reason)
-    shown = "".join(character if character.isprintable() or character in "\n\t" else "?" for character in text)
-    sys.stderr.write(f"bridgehead {part}: {shown}\n")
+    """Print the reason and exit `bridgehead PART`."""
+    sys.stderr.write(f"bridgehead {part}: {describe(reason)}\n")
     raise SystemExit(code)
 
 

@@ -75,7 +75,7 @@ def reporting_errors() -> Iterator[None]:
     try:
         yield
     except LabError as error:
-        sys.stderr.write(f"bridgehead: {with_own_command(str(error))}\n")
+        sys.stderr.write(f"bridgehead: {with_own_command(describe(error))}\n")
         raise typer.Exit(exit_code_of(error)) from error
     except OSError as error:
         if error.filename is None:  # of standard output, which all commands report alike

@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import typer
 
 from bridgehead.cli import failures
+from bridgehead.cli.lab_options import reporting_errors
 from bridgehead.lab.errors import AlreadyRunning, LabError, NotRunning, StartFailed, Unsupported
 
 ROOT = Path(__file__).parents[3]
@@ -58,3 +60,16 @@ def test_commands_have_no_other_exit_codes(path: Path) -> None:
 def test_each_error_has_a_code_for_programs_and_an_exit_code(error: BaseException, name: str, code: int) -> None:
     assert (failures.error_code_of(error), failures.exit_code_of(error)) == (name, code)
     assert f"| `{name}` |" in PAGE
+
+
+def test_an_error_of_others_does_not_reach_the_terminal_raw() -> None:
+    assert failures.describe(LabError("no\x1b[2J\u202eimage")) == "no?[2J?image"
+    assert failures.describe(FileNotFoundError(2, "No such file", "a\x1b]0;x\x07")) == "a?]0;x?: No such file"
+    assert failures.describe("one\n\ttwo") == "one\n        two"
+    assert len(failures.describe(100 * f"{10_000 * 'x'}\n")) < 200_000
+
+
+def test_a_lab_error_is_printed_without_escapes(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit), reporting_errors():
+        raise LabError('couldn\'t parse image name "x\x1b[2J"')
+    assert capsys.readouterr().err == 'bridgehead: couldn\'t parse image name "x?[2J"\n'
