@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
 _RESTARTED: Final = "kubectl.kubernetes.io/restartedAt"  # as `kubectl rollout restart` has it
 _MOST_SHOWN: Final = 20
+_ID: Final = re.compile("[0-9a-f]{12,64}")  # `docker image ls` prints 12 digits
 
 
 class Loaded(msgspec.Struct, frozen=True):
@@ -125,13 +127,22 @@ def _opened(source: str, tag: str, engine: str | None) -> Iterator[tuple[Path, B
             f"{source} is a directory without an OCI layout: --tag NAME loads it as a root file system, and"
             f" `bridgehead image build -t NAME {source}` builds its Dockerfile; and there is {error}"
         ) from None
-    if not tag and identity.startswith(source.removeprefix("sha256:")):
+    if not tag and is_id_of(source, identity):
         raise LabError(f"{source} is the id of an image, which pods cannot name: give it a name with --tag")
     with tempfile.TemporaryDirectory(prefix="bridgehead-load-") as directory:
         archive = Path(directory) / "image.tar"
         engines.save(found, source, archive)
         with open(archive, "rb") as file:
             yield Path(source), file, False, tag or source, f"{found.name}'s storage"
+
+
+def is_id_of(source: str, identity: str) -> bool:
+    """Return whether the user named an image by its id, or by the beginning that engines print, not by its name.
+
+    Names such as `db` or `fe` can begin an id by chance.
+    """
+    digits = source.removeprefix("sha256:")
+    return _ID.fullmatch(digits) is not None and identity.startswith(digits)
 
 
 async def _show_users(files: LabFiles, context: str, images: Sequence[str], is_restarting: bool) -> None:
