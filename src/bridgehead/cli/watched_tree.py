@@ -6,7 +6,7 @@ import os
 import select
 import struct
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final, Self
@@ -20,6 +20,7 @@ from bridgehead.network.uapi.inotify import (
     IN_DELETE,
     IN_IGNORED,
     IN_ISDIR,
+    IN_MOVE_SELF,
     IN_MOVED_FROM,
     IN_MOVED_TO,
     IN_ONLYDIR,
@@ -31,7 +32,9 @@ IGNORED: Final = (
     *(".git", ".hg", ".svn", ".venv", "node_modules", "__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache"),
     *("*.pyc", "*.swp", "*.swx", "*~", ".#*", "4913"),  # the last one is vim's test of a directory
 )
-_EVENTS: Final = IN_ATTRIB | IN_CLOSE_WRITE | IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | IN_ONLYDIR
+_EVENTS: Final = (
+    IN_ATTRIB | IN_CLOSE_WRITE | IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | IN_MOVE_SELF | IN_ONLYDIR
+)
 _EVENT: Final = struct.Struct("=iIII")  # struct inotify_event (linux/inotify.h), without its name
 _MOST_DIRECTORIES: Final = 50_000
 _BUFFER: Final = 1 << 16
@@ -46,12 +49,17 @@ class WatchedTree:
         self._directories: dict[int, str] = {}  # by the number of the watch
         self._trees: set[str] = set()  # directories of which all files count
         self._files = {os.path.abspath(path) for path in paths if not path.is_dir()}
-        self._queue = syscalls.open_watches()
+        self._tops: dict[str, bool] = {}  # the directories that were asked for; whether all below them counts
+        self._lost: set[str] = set()  # those of them that have no watch now
         for path in paths:
             if not path.exists():
                 raise LabError(f"{path} does not exist")
-            for _ in self._add(os.path.abspath(path if path.is_dir() else path.parent), is_tree=path.is_dir()):
-                pass
+            top = os.path.abspath(path if path.is_dir() else path.parent)
+            self._tops[top] = self._tops.get(top, False) or path.is_dir()
+        self._queue = syscalls.open_watches()
+        self._add_tops(self._tops)
+        if self._lost:
+            raise LabError(f"{min(self._lost)} cannot be watched: this user may not read it, or it was just removed")
 
     def __enter__(self) -> Self:
         return self
@@ -60,14 +68,19 @@ class WatchedTree:
         os.close(self._queue)
 
     def wait(self, quiet: float, bound: float) -> set[str]:
-        """Wait for a change, and then until none came for `quiet` seconds, or for `bound` seconds at most."""
+        """Wait for a change, and then until none came for `quiet` seconds, or for `bound` seconds at most.
+
+        Raises `LabError` for a directory that was asked for and stays away for `bound` seconds.
+        """
         changed: set[str] = set()
-        while not changed:
+        while not (changed or self._lost):
             select.select([self._queue], [], [])
             changed |= self.read()
         deadline = time.monotonic() + bound
-        while time.monotonic() < deadline and select.select([self._queue], [], [], quiet)[0]:
+        while time.monotonic() < deadline and (select.select([self._queue], [], [], quiet)[0] or self._lost):
             changed |= self.read()
+        if self._lost:
+            raise LabError(f"{min(self._lost)} was removed, or may no longer be read: make it again, then start again")
         return changed
 
     def read(self) -> set[str]:
@@ -77,7 +90,7 @@ class WatchedTree:
             try:
                 data = os.read(self._queue, _BUFFER)
             except BlockingIOError:
-                return changed
+                return changed | self._add_tops(self._lost)
             offset = 0
             while offset < len(data):
                 number, mask, _, length = _EVENT.unpack_from(data, offset)
@@ -87,10 +100,11 @@ class WatchedTree:
 
     def _changes(self, number: int, mask: int, name: str) -> set[str]:
         if mask & IN_Q_OVERFLOW:
+            self._directories.clear()  # of some, the end is among what was not listed
+            self._add_tops(self._tops)
             return {"more files than the kernel lists"}
-        if mask & IN_IGNORED:
-            self._directories.pop(number, None)
-            return set()
+        if mask & (IN_IGNORED | IN_MOVE_SELF):
+            return self._end(number, is_moved=not mask & IN_IGNORED)
         directory = self._directories.get(number)
         if directory is None or not name:
             return set()
@@ -99,29 +113,77 @@ class WatchedTree:
             return set()
         if mask & IN_ISDIR:
             # Files may have come before the watch of a new directory.
-            return set(self._add(path, is_tree=True)) if mask & (IN_CREATE | IN_MOVED_TO) else {path}
+            return self._add(path, is_tree=True) if mask & (IN_CREATE | IN_MOVED_TO) else {path}
         return {path}
 
-    def _add(self, top: str, *, is_tree: bool) -> Iterator[str]:
-        """Watch a directory, with those below it if `is_tree`, and yield the files there."""
-        for directory, directories, files in os.walk(top):
-            directories[:] = [each for each in directories if is_tree and not self._is_ignored(f"{directory}/{each}")]
-            if len(self._directories) >= _MOST_DIRECTORIES:
-                raise LabError(
-                    f"more than {_MOST_DIRECTORIES} directories below {top}: --path names fewer, or --ignore"
-                )
-            try:
-                self._directories[syscalls.add_watch(self._queue, directory, _EVENTS)] = directory
-            except (FileNotFoundError, NotADirectoryError, PermissionError):  # removed meanwhile, or another user's
+    def _end(self, number: int, *, is_moved: bool) -> set[str]:
+        """Forget a watch that has ended, or whose directory has moved; return the directory if it was asked for."""
+        directory = self._directories.get(number)
+        if directory is None or directory not in self._tops:
+            if not is_moved:  # a directory that moved has its new name from the event of the one above
+                self._directories.pop(number, None)
+            return set()
+        below = f"{directory}/"
+        self._directories = {
+            each: path for each, path in self._directories.items() if path != directory and not path.startswith(below)
+        }
+        self._lost.add(directory)
+        return {directory}
+
+    def _add_tops(self, tops: Collection[str]) -> set[str]:
+        """Watch directories that were asked for, as far as they are there, and return them and the files there."""
+        found: set[str] = set()
+        for top in tuple(tops):
+            self._lost.discard(top)
+            files = self._add(top, is_tree=self._tops[top])
+            if top not in self._lost:
+                found |= {top, *files}
+        return found
+
+    def _add(self, top: str, *, is_tree: bool) -> set[str]:
+        """Watch a directory, with those below it if `is_tree`, and return the files there that count."""
+        found: set[str] = set()
+        left = [top]
+        while left:
+            directory = left.pop()
+            # In this order: an entry that comes after the list was read has an event.
+            if not self._watch(directory, is_tree=is_tree):
                 continue
-            except OSError as error:
-                raise LabError(
-                    f"{directory} cannot be watched ({error.strerror}): as root, `sysctl -w"
-                    " fs.inotify.max_user_watches=524288`, or name fewer directories with --path"
-                ) from error
-            if is_tree:
-                self._trees.add(directory)
-            yield from (path for file in files if not self._is_ignored(path := f"{directory}/{file}"))
+            try:
+                with os.scandir(directory) as entries:
+                    for entry in entries:
+                        path = f"{directory}/{entry.name}"
+                        if self._is_ignored(path) or not (is_tree or path in self._files):
+                            continue
+                        if entry.is_dir(follow_symlinks=False):
+                            left.append(path)
+                        else:
+                            found.add(path)
+            except OSError:  # removed meanwhile
+                continue
+        return found
+
+    def _watch(self, directory: str, *, is_tree: bool) -> bool:
+        """Watch the entries of one directory; return False for one that is not there, or another user's."""
+        try:
+            number = syscalls.add_watch(self._queue, directory, _EVENTS)
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            if directory in self._tops:
+                self._lost.add(directory)
+            return False
+        except OSError as error:
+            raise LabError(
+                f"{directory} cannot be watched ({error.strerror}): as root, `sysctl -w"
+                " fs.inotify.max_user_watches=524288`, or name fewer directories with --path"
+            ) from error
+        self._directories[number] = directory
+        if len(self._directories) > _MOST_DIRECTORIES:
+            raise LabError(
+                f"more than {_MOST_DIRECTORIES} directories, the last one {directory}: --path names fewer, or --ignore"
+            )
+        if is_tree:
+            self._trees.add(directory)
+        return True
 
     def _is_ignored(self, path: str) -> bool:
         name = path.rpartition("/")[2]

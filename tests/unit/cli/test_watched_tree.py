@@ -9,6 +9,7 @@ import pytest
 
 from bridgehead.cli.watched_tree import WatchedTree
 from bridgehead.lab.errors import LabError
+from bridgehead.network import syscalls
 
 
 def changes(tree: WatchedTree, top: Path) -> set[str]:
@@ -83,3 +84,60 @@ def test_changes_close_together_are_one(tmp_path: Path) -> None:
 def test_a_missing_directory_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(LabError, match="nowhere does not exist"):
         WatchedTree([tmp_path / "nowhere"], [])
+
+
+def test_what_comes_between_the_list_of_a_directory_and_its_watch_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_watch = syscalls.add_watch
+
+    def slowly(queue: int, path: str, events: int) -> int:
+        if path == str(tmp_path):
+            (tmp_path / "late").mkdir()
+        return add_watch(queue, path, events)
+
+    monkeypatch.setattr(syscalls, "add_watch", slowly)
+    with WatchedTree([tmp_path], []) as tree:
+        tree.read()
+        (tmp_path / "late" / "file").write_text("")
+        assert changes(tree, tmp_path) == {"late/file"}
+
+
+def test_directories_that_came_while_the_queue_was_full_are_found(tmp_path: Path) -> None:
+    most = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text("ascii"))
+    if most > 1 << 16:
+        pytest.skip("this machine's queue of events is too long to fill")
+    files = [tmp_path / "a", tmp_path / "b"]
+    for file in files:
+        file.write_text("")
+    with WatchedTree([tmp_path], []) as tree:
+        for number in range(most):
+            files[number % 2].chmod(0o600)  # two in turn: the kernel joins equal events
+        (tmp_path / "late").mkdir()
+        assert "more files than the kernel lists" in tree.read()
+        (tmp_path / "late" / "file").write_text("")
+        assert changes(tree, tmp_path) == {"late/file"}
+
+
+def test_a_directory_that_is_made_anew_is_watched_again(tmp_path: Path) -> None:
+    top = tmp_path / "dist"
+    top.mkdir()
+    with WatchedTree([top], []) as tree:
+        for remove in (shutil.rmtree, lambda path: path.rename(tmp_path / "old")):
+            remove(top)
+            assert changes(tree, tmp_path) == {"dist"}
+            top.mkdir()
+            (top / "deep").mkdir()
+            (top / "deep" / "file").write_text("")
+            assert {Path(path).name for path in tree.wait(0.01, 30)} == {"dist", "file"}
+            (top / "deep" / "file").write_text("1")
+            assert changes(tree, top) == {"deep/file"}
+
+
+def test_a_directory_that_stays_away_is_an_error(tmp_path: Path) -> None:
+    top = tmp_path / "dist"
+    top.mkdir()
+    with WatchedTree([top], []) as tree:
+        top.rmdir()
+        with pytest.raises(LabError, match="dist was removed"):
+            tree.wait(0.01, 0.05)
