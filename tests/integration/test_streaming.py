@@ -107,6 +107,37 @@ async def test_a_closed_peer_does_not_stop_the_writer_for_ever() -> None:
             await client.write(b"x" * _BOUND)
 
 
+async def test_a_tls_connection_that_ends_badly_spares_the_others() -> None:
+    """Errors of OpenSSL are kept for a thread, not for a connection."""
+    certificate = server_certificate()
+    async with connection(certificate) as (ending, far), connection(certificate) as (other, other_far):
+        for client, server in ((ending, far), (other, other_far)):
+            await server.write(b"begun")
+            assert await client.read() == b"begun"  # so that nothing of the handshakes is left
+        ending.end()
+        far.abort()  # without TLS' own end, which OpenSSL answers with an alert
+        assert await ending.read() == b""
+        reading = asyncio.create_task(other.read())
+        for _ in range(3):
+            await asyncio.sleep(0)  # until it has found nothing, and waits
+        await other_far.write(b"still here")
+        assert await reading == b"still here"
+
+
+async def test_both_directions_of_tls_are_used_at_once() -> None:
+    data = os.urandom(3_000_000)
+    async with connection(server_certificate()) as (client, far):
+
+        async def receive(stream: SocketStream | ByteStream) -> bytes:
+            got = b""
+            while len(got) < len(data):
+                got += await stream.read()
+            return got
+
+        _, _, *received = await asyncio.gather(client.write(data), far.write(data), receive(client), receive(far))
+        assert received == [data, data]
+
+
 async def test_failures_to_connect_are_raised() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))

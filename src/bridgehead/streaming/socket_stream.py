@@ -1,7 +1,12 @@
-"""A connection to a server as a stream of bytes: TCP or TLS on a socket, without a buffer in between.
+"""A connection to a server as a stream of bytes: TCP or TLS on a socket, without a queue in between.
 
 asyncio's transports can't end one direction of a TLS connection, and one that can't write any more drops what it has
 not read. Here both directions are independent, as with Go's connections.
+
+OpenSSL gets bytes in memory only, as in asyncio's transports, and makes no system calls. Recent ones put a failed write
+to a socket into the thread's queue of errors, also that of the alert at an unexpected end, and Python leaves it there
+(seen in 3.13.5 with OpenSSL 3.5.9). Reads of all other TLS connections of the thread then fail with it.
+Source: https://github.com/python/cpython/issues/148594.
 """
 
 from __future__ import annotations
@@ -28,6 +33,15 @@ def keep_alive(connection: socket.socket) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
+class _TlsSession:
+    """TLS between plain bytes and those of the connection, which the owner moves. No I/O."""
+
+    def __init__(self, context: ssl.SSLContext, name: str) -> None:
+        self.incoming = ssl.MemoryBIO()
+        self.outgoing = ssl.MemoryBIO()
+        self.plain = context.wrap_bio(self.incoming, self.outgoing, server_hostname=name)
+
+
 class SocketStream:
     """An open connection. One task may read while another one writes. The owner calls `close`."""
 
@@ -35,6 +49,8 @@ class SocketStream:
         """`connection` does not block; it belongs to the stream from now on."""
         self._socket = connection
         self._loop = asyncio.get_running_loop()
+        self._tls: _TlsSession | None = None
+        self._sending = asyncio.Lock()
         self._waiting: dict[bool, list[asyncio.Future[None]]] = {False: [], True: []}  # for readability, writability
 
     @classmethod
@@ -57,25 +73,15 @@ class SocketStream:
             except BaseException:
                 connection.close()
                 raise
-            return await cls._secured(connection, tls, server_name or host)
+            stream = cls(connection)
+            try:
+                if tls is not None:
+                    await stream._start_tls(tls, server_name or host)
+            except BaseException:
+                stream.close()
+                raise
+            return stream
         raise failure
-
-    @classmethod
-    async def _secured(cls, connection: socket.socket, tls: ssl.SSLContext | None, name: str) -> SocketStream:
-        if tls is None:
-            return cls(connection)
-        try:
-            secured = tls.wrap_socket(connection, server_hostname=name, do_handshake_on_connect=False)
-        except BaseException:
-            connection.close()
-            raise
-        stream = cls(secured)
-        try:
-            await stream._retry(secured.do_handshake, writes=False)
-        except BaseException:
-            stream.close()
-            raise
-        return stream
 
     async def read(self) -> bytes:
         """Return the next bytes, b"" after the peer's last one, or when the connection is lost.
@@ -84,22 +90,27 @@ class SocketStream:
         """
         await asyncio.sleep(0)
         try:
-            return await self._retry(functools.partial(self._socket.recv, _CHUNK), writes=False)
+            if self._tls is None:
+                return await self._receive()
+            return await self._advance(self._tls, functools.partial(self._tls.plain.read, _CHUNK))
         except OSError:
             return b""
 
     async def write(self, data: bytes) -> None:
         """Write all of the data. Raises OSError when the connection is lost."""
         view = memoryview(data)
+        if self._tls is None:
+            await self._send(view)
+            return
         while view:
-            sent = await self._retry(functools.partial(self._socket.send, view[:_CHUNK]), writes=True)
-            view = view[sent:]
+            view = view[self._tls.plain.write(view[:_CHUNK]) :]
+            await self._flush(self._tls)
 
     def end(self) -> None:
         """End this side's bytes. The direction of the TCP connection ends, also under TLS."""
         with contextlib.suppress(OSError):
-            # The method of a TLS socket would drop the TLS session, and with it what the peer still sends.
-            socket.socket.shutdown(self._socket, socket.SHUT_WR)
+            # TLS' own end would end the other direction, too, for peers that do not support half-closed connections.
+            self._socket.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
         fd = self._socket.fileno()
@@ -108,15 +119,58 @@ class SocketStream:
             self._loop.remove_writer(fd)
             self._socket.close()
 
+    # --- TLS ------------------------------------------------------------------------------------------------------
+
+    async def _start_tls(self, context: ssl.SSLContext, name: str) -> None:
+        self._tls = _TlsSession(context, name)
+        await self._advance(self._tls, self._tls.plain.do_handshake)
+
+    async def _advance(self, tls: _TlsSession, action: Callable[[], T]) -> T:
+        """Call until it needs no more bytes of the peer, and send what it answers."""
+        while True:
+            try:
+                result = action()
+            except ssl.SSLWantReadError:
+                await self._answer(tls)
+                if data := await self._receive():
+                    tls.incoming.write(data)
+                else:
+                    tls.incoming.write_eof()
+            except ssl.SSLError:
+                if not self._sending.locked():
+                    with contextlib.suppress(OSError):
+                        self._socket.send(tls.outgoing.read())  # an alert; the session has ended
+                raise
+            else:
+                await self._answer(tls)
+                return result
+
+    async def _answer(self, tls: _TlsSession) -> None:
+        """Send what a handshake or a read has produced, unless a writer is at it, for which a reader must not wait."""
+        if tls.outgoing.pending and not self._sending.locked():
+            await self._flush(tls)
+
+    async def _flush(self, tls: _TlsSession) -> None:
+        """Send what is encrypted, in its order."""
+        async with self._sending:
+            while data := tls.outgoing.read():
+                await self._send(memoryview(data))
+
+    # --- The socket -----------------------------------------------------------------------------------------------
+
+    async def _receive(self) -> bytes:
+        return await self._retry(functools.partial(self._socket.recv, _CHUNK), writes=False)
+
+    async def _send(self, view: memoryview) -> None:
+        while view:
+            sent = await self._retry(functools.partial(self._socket.send, view[:_CHUNK]), writes=True)
+            view = view[sent:]
+
     async def _retry(self, action: Callable[[], T], *, writes: bool) -> T:
         """Call until it does not block."""
         while True:
             try:
                 return action()
-            except ssl.SSLWantWriteError:
-                await self._wait(writes=True)
-            except ssl.SSLWantReadError:
-                await self._wait(writes=False)
             except BlockingIOError:
                 await self._wait(writes=writes)
 
