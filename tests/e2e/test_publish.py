@@ -9,7 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from .conftest import BRIDGEHEAD, Lab, Namespace, eventually, run
+from tests.chromium import chromium
+
+from .conftest import BRIDGEHEAD, PATIENCE, Lab, Namespace, eventually, run
 from .test_open import WEB, free_port
 
 
@@ -39,7 +41,8 @@ def forwarder(lab: Lab) -> int:
     return int(line[1]) if line[1].isdigit() else 0
 
 
-def test_w55_published_ports_lead_to_services_while_the_lab_runs(own_lab: Lab):
+@pytest.mark.needs("chromium")
+async def test_w55_published_ports_lead_to_services_while_the_lab_runs(own_lab: Lab):
     lab = own_lab
     web, node_port, dns = free_port(), free_port(), free_port()
     published = (
@@ -54,6 +57,9 @@ def test_w55_published_ports_lead_to_services_while_the_lab_runs(own_lab: Lab):
     default.programmed("web")
     for port in (web, node_port):
         eventually(lambda port=port: "Welcome to nginx" in answer(port))
+    async with chromium() as browser, browser.page() as page:
+        await page.open(f"http://127.0.0.1:{web}/")
+        await page.until("document.body.innerText.includes('Welcome to nginx')", PATIENCE)
     query = ("dig", "+short", "@127.0.0.1", "-p", dns, "web.default.svc.cluster.local")
     eventually(lambda: run(*query).stdout.strip() == default.cluster_ip("web"))
 
