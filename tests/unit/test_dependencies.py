@@ -152,8 +152,9 @@ def test_the_plugin_for_pytest_imports_what_its_extra_installs():
 def imports_beside(paths: list[Path], requirements: list[str]) -> set[str]:
     """Return the modules that files import although these requirements do not install them."""
     installed: set[str] = set()
-    for text in requirements:
-        installed = needed_with(canonicalize_name(Requirement(text).name), installed)
+    for one in map(Requirement, requirements):
+        if one.marker is None or one.marker.evaluate():  # not all are for this Python
+            installed = needed_with(canonicalize_name(one.name), installed)
     imported = {name for path in paths for name in IMPORT.findall(path.read_text("utf-8"))}
     distributions = metadata.packages_distributions()
     others = {name for name in imported if name in distributions and name != "bridgehead"}

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from itertools import accumulate
+from typing import Any, Final
 
 import msgspec
 
@@ -21,7 +22,9 @@ _DIGITS = re.compile(rb"[0-9]*")
 _LITERALS = {b"t": b"true", b"f": b"false", b"n": b"null"}
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _HEX = b"0123456789abcdefABCDEF"
-_MOST_DEPTH = 10_000
+_MOST_DEPTH: Final = 10_000
+_OTHERS = bytes(set(range(256)) - set(b"{[]}"))
+_STEPS = bytes.maketrans(b"{[]}", b"\x01\x01\xff\xff")  # signed, 1 and -1
 _MOST_EXPLAINED = 2**16  # bytes, which take a tenth of a second; errors in larger texts are those of msgspec
 
 # Go's name of the position after an item, and the bracket that may follow there, by the opening bracket.
@@ -32,9 +35,24 @@ class GoSyntaxError(ValueError):
     """A text that is no JSON. The message is that of Go's decoder."""
 
 
+def check_depth(text: bytes) -> None:
+    """Raise RecursionError, as a decoder does, for JSON that is nested deeper than Go decodes.
+
+    Interpreters have bounds of their own, but not the same: from 3.14 on it is the size of the thread's stack. A text
+    that ends before its brackets are closed may pass: it is no JSON.
+    """
+    if len(text) <= 2 * _MOST_DEPTH or len(text.translate(None, _OTHERS)) <= 2 * _MOST_DEPTH:
+        return
+    outside = text.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')[::2]  # of strings
+    brackets = b"".join(outside).translate(_STEPS, _OTHERS)
+    if max(accumulate(memoryview(brackets).cast("b")), default=0) > _MOST_DEPTH:
+        raise RecursionError("exceeded max depth")
+
+
 def decode(body: bytes) -> Any:
     """Decode JSON as Go does: what is not Unicode becomes U+FFFD. Raises `GoSyntaxError`."""
     try:
+        check_depth(body)
         return msgspec.json.decode(body)
     except RecursionError:
         raise GoSyntaxError("exceeded max depth") from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 
 import msgspec
 import pytest
@@ -104,3 +105,24 @@ def test_errors_of_large_texts_are_not_searched() -> None:
     with pytest.raises(go_json.GoSyntaxError, match="truncated"):
         go_json.decode(large)
     assert go_json.decode(b"[" + b"1," * 2**16 + b'"\xff"]')[-1] == "\ufffd"
+
+
+@pytest.mark.parametrize(
+    ("text", "is_refused"),
+    [
+        (b"[" * 10_000 + b"]" * 10_000, False),
+        (b"[" * 10_001 + b"]" * 10_001, True),
+        (b'{"a":[' * 5001 + b"]}" * 5001, True),
+        (b'["]\\"]", ' * 10_001 + b"0" + b"]" * 10_001, True),  # closed only in texts
+        (b"[" + b'"[", ' * 30_000 + b"0]", False),
+        (b"[" + rb'"\"[\\", ' * 30_000 + b"0]", False),
+        (b"[" + b"[], {}, " * 30_000 + b"0]", False),
+        (b"[" * 30_000, True),
+        (b"]" * 30_000, False),
+    ],
+    ids=lambda value: value[:10] if isinstance(value, bytes) else value,
+)
+def test_depth_is_bounded_as_in_go(text: bytes, is_refused: bool) -> None:
+    """Python 3.14 would decode some of these: its bound is the size of the stack."""
+    with pytest.raises(RecursionError) if is_refused else nullcontext():
+        go_json.check_depth(text)

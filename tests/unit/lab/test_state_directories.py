@@ -265,6 +265,8 @@ def owned_by(monkeypatch: pytest.MonkeyPatch, owner: int) -> None:
         return os.stat_result(status)
 
     monkeypatch.setattr(Path, "stat", fake)
+    # Python 3.14 calls no Path.stat here.
+    monkeypatch.setattr(Path, "lstat", lambda path: fake(path, follow_symlinks=False))
 
 
 @pytest.mark.parametrize(("owner", "refused"), [(0, False), (1000, False), (NOBODYS_ID, False), (1001, True)])

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import msgspec
 
 from bridgehead.apiserver.errors import bad_request
+from bridgehead.apiserver.go_json import check_depth
 from bridgehead.apiserver.go_values import json_kind
 from bridgehead.apiserver.http.request import Request
 from bridgehead.apiserver.http.request_info import is_true
@@ -59,6 +60,7 @@ async def parse_configuration(request: Request, api_version: str, kind: str) -> 
 def _decode(body: bytes, *, checks_duplicates: bool) -> tuple[object, str]:
     """Decode YAML. JSON, which nearly all clients send, is decoded as such. Return a text about duplicates, too."""
     try:
+        check_depth(body)
         value = msgspec.json.decode(body)
     except RecursionError:
         raise bad_request("error decoding YAML: yaml: exceeded max depth") from None

@@ -14,6 +14,7 @@ from typing import Annotated, Any, TypedDict
 import msgspec
 
 from bridgehead.apiserver import shapes
+from bridgehead.apiserver.go_json import check_depth
 from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.shapes import (
     AmountShape,
@@ -100,6 +101,7 @@ def decode_exact(body: bytes, shape: Shape) -> JsonObject | None:
     if not isinstance(shape, StructShape) or shape.decoder is None:
         return None
     try:
+        check_depth(body)
         value: JsonObject = shape.decoder.decode(body)
         return value if is_encoding(body, value) else None
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):

@@ -14,6 +14,8 @@ from typing import Any
 
 import msgspec
 
+from bridgehead.apiserver.go_json import check_depth
+
 from .applied_configuration import check, field_set
 from .comparing import compare
 from .errors import BadConfiguration
@@ -33,6 +35,7 @@ def allowed_conflicts(live: dict[str, Any], kind: Kind) -> FieldSet:
     if not text:
         return EMPTY
     try:
+        check_depth(text.encode())
         last = msgspec.json.decode(text)
         if not isinstance(last, dict) or last.get("apiVersion") != kind.api_version:
             return EMPTY

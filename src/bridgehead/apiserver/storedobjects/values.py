@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from bridgehead.apiserver.go_json import check_depth
 from bridgehead.apiserver.resource import JsonObject
 from bridgehead.storage.etcd import Undecodable
 
@@ -25,6 +26,7 @@ def decode_json(stored: bytes) -> JsonObject:
     if not stored.lstrip()[:1] == b"{":
         raise Undecodable("neither JSON nor protobuf" if stored else "an empty value")
     try:
+        check_depth(stored)
         value: JsonObject = _decode(stored)
     except RecursionError as error:
         raise Undecodable("JSON that is nested too deeply") from error

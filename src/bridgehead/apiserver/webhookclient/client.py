@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from bridgehead.apiserver.go_json import check_depth
 from bridgehead.apiserver.http.worker import run_long
 from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.service_endpoints import NoEndpoint, read_endpoints
@@ -45,6 +46,7 @@ class WebhookClient:
         if not 200 <= code < 300:
             raise CallFailed(_refusal(code, answer), code)
         try:
+            check_depth(answer)
             value = await run_long(len(answer), lambda: msgspec.json.decode(answer))
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
             raise CallFailed(f"couldn't get version/kind; json parse error: {error}", code) from None

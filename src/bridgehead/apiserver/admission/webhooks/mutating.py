@@ -18,6 +18,7 @@ from bridgehead.apiserver.admission.equivalent_forms import Forms
 from bridgehead.apiserver.bodies.conforming import conform
 from bridgehead.apiserver.bodies.json_patches import apply_json_patch
 from bridgehead.apiserver.errors import PatchRefused, SchemaMismatch
+from bridgehead.apiserver.go_json import check_depth
 from bridgehead.apiserver.resource import JsonObject, copied
 
 from .admission_reviews import JSON_PATCH, Answer
@@ -131,6 +132,7 @@ def _operations(hook: Hook, answer: Answer) -> Any:
     if not answer.patch:
         return None
     try:
+        check_depth(answer.patch)
         operations = msgspec.json.decode(answer.patch)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise WebhookFailed(hook.name, f"received undecodable patch in webhook response: {error}", 503) from None
