@@ -29,6 +29,7 @@ INHERITED = {
     if os.path.lexists("/proc/self/fd/" + fd)
 }
 PATIENCE = 20.0
+WATCHING = 60.0  # seconds in which execs are caught; on a busy machine each takes some
 
 # Large directories of the system, and those of the kernel, that no search has to go through.
 PRUNED = ("proc", "sys", "usr", "lib", "nix", "share", "include")
@@ -696,7 +697,7 @@ def mapped_files() -> str:
 def watch_for_exec() -> str:
     """Catches each process that comes from outside before it is the program that was asked for, and stops it again and
     again on its way there: its memory, its descriptors, its program, its working directory and root."""
-    end = time.monotonic() + 60
+    end = time.monotonic() + WATCHING
     found, caught = set(), 0
     last = max(int(name) for name in os.listdir("/proc") if name.isdigit())
     while caught < 15 and time.monotonic() < end:
@@ -1259,7 +1260,7 @@ def run(name: str) -> str:
         os.write(1, text.encode("utf-8", "replace")[: 1 << 19])
         os._exit(0)
     os.close(writer)
-    seen, end = b"", time.monotonic() + PATIENCE
+    seen, end = b"", time.monotonic() + PATIENCE + (WATCHING if name == "watch_for_exec" else 0)
     while select.select([reader], [], [], max(0.0, end - time.monotonic()))[0]:
         data = os.read(reader, 1 << 16)
         if not data:
