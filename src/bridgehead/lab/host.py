@@ -194,7 +194,7 @@ def _try_rules(family: str) -> str:
             env={"PATH": system_path()},
         )
     except subprocess.CalledProcessError as error:
-        reason = error.stderr.decode(errors="replace").strip().splitlines()[0] if error.stderr else "no reason given"
+        reason = first_line(error.stderr)
         return (
             f"this kernel's nftables cannot do what the proxy needs ({reason}):"
             " load nf_tables and nft_nat, or use a newer kernel"
@@ -202,6 +202,12 @@ def _try_rules(family: str) -> str:
     except subprocess.TimeoutExpired:
         return "`nft` does not answer within 10 s"
     return ""
+
+
+def first_line(errors: bytes) -> str:
+    """Return the first line of a failed program's standard error, or that it gave no reason."""
+    lines = errors.decode(errors="replace").strip().splitlines()
+    return lines[0] if lines else "no reason given"
 
 
 def system_path() -> str:

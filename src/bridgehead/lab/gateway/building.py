@@ -208,8 +208,7 @@ def load_ruleset(text: str) -> None:
             env={"PATH": host.system_path()},
         )
     except subprocess.CalledProcessError as error:
-        reason = error.stderr.decode(errors="replace").strip().splitlines()
-        raise OSError(f"nft refuses the gateway's rules: {reason[0] if reason else 'no reason given'}") from error
+        raise OSError(f"nft refuses the gateway's rules: {host.first_line(error.stderr)}") from error
     except subprocess.TimeoutExpired:
         raise OSError(f"nft does not answer within {_SECONDS} s") from None
 

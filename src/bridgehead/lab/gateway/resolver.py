@@ -34,8 +34,7 @@ def register_names(link: str, servers: Sequence[str], resolved: Path = _RESOLVED
                 _run(program, "revert", link)
             if not isinstance(error, subprocess.CalledProcessError):
                 return "resolvectl does not answer"
-            reason = error.stderr.decode(errors="replace").strip().splitlines()
-            return f"resolvectl refuses the lab's name server ({reason[0] if reason else 'no reason given'})"
+            return f"resolvectl refuses the lab's name server ({host.first_line(error.stderr)})"
     return ""
 
 
