@@ -240,8 +240,9 @@ ANNOTATIONS: Sequence[Name] = (
     ),
     Name(
         "kubectl.kubernetes.io/restartedAt",
-        "DaemonSet",
-        "written by the plugin for pytest to restart the proxies, as by `kubectl rollout restart`",
+        "Deployment, StatefulSet, DaemonSet",
+        "written by `bridgehead load --restart`, and by the plugin for pytest to restart the proxies, as by"
+        " `kubectl rollout restart`",
     ),
     Name("deployment.kubernetes.io/revision", "Deployment, ReplicaSet", "written by the deployment controller"),
     Name("deployment.kubernetes.io/revision-history", "ReplicaSet", "written by the deployment controller"),

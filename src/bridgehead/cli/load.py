@@ -21,7 +21,6 @@ import re
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final, Literal
 
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
     from bridgehead.insight.image_users import ImageUser
     from bridgehead.objects.kinds import Kind
 
-_RESTARTED: Final = "kubectl.kubernetes.io/restartedAt"  # as `kubectl rollout restart` has it
 _MOST_SHOWN: Final = 20
 _ID: Final = re.compile("[0-9a-f]{12,64}")  # `docker image ls` prints 12 digits
 
@@ -189,8 +187,7 @@ def _kinds() -> dict[str, Kind[Any]]:
 
 async def _restart(client: ApiClient, kind: Kind[Any], user: ImageUser) -> None:
     from bridgehead.client.errors import NotFound
+    from bridgehead.client.rollout_restart import restart
 
-    now = datetime.now(UTC).isoformat(timespec="microseconds")  # a second restart in the same second is one, too
-    template = {"metadata": {"annotations": {_RESTARTED: now}}}
     with contextlib.suppress(NotFound):  # deleted meanwhile
-        await client.patch(kind, user.name, user.namespace, {"spec": {"template": template}}, "strategic")
+        await restart(client, kind, user.name, user.namespace)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from datetime import UTC, datetime
 from typing import Final
 
 from bridgehead.client import ApiClient
 from bridgehead.client.errors import ClientError
+from bridgehead.client.rollout_restart import restart
 from bridgehead.lab import state_directories
 from bridgehead.lab.plan import LabFiles
 from bridgehead.objects import progress
@@ -20,7 +20,6 @@ from .cluster import Cluster
 _NAMESPACE: Final = "kube-system"
 _CONFIG_MAP = _DAEMON_SET = "kube-proxy"
 _FILE: Final = "config.conf"
-_RESTARTED: Final = "kubectl.kubernetes.io/restartedAt"
 _SECONDS: Final = 60.0
 _PAUSE_SECONDS: Final = 0.05
 
@@ -45,8 +44,7 @@ async def _configure(client: ApiClient, mode: str, nodes: int) -> None:
     if text == found.data[_FILE]:
         return
     await client.patch(CONFIG_MAPS, _CONFIG_MAP, _NAMESPACE, {"data": {_FILE: text}})
-    template = {"metadata": {"annotations": {_RESTARTED: datetime.now(UTC).isoformat()}}}
-    await client.patch(DAEMON_SETS, _DAEMON_SET, _NAMESPACE, {"spec": {"template": template}})
+    await restart(client, DAEMON_SETS, _DAEMON_SET, _NAMESPACE)
     async with asyncio.timeout(_SECONDS):
         while True:
             leases = await client.list(LEASES, progress.NAMESPACE, progress.SELECTOR)
