@@ -27,6 +27,7 @@ from bridgehead.suggestions import did_you_mean
 from . import user_namespace
 from .errors import AlreadyRunning, LabError, NotRunning
 from .gateway import gateway_lock
+from .lock_files import is_locked
 from .plan import LabConfig, LabFiles, PartStatus, RunningLab
 
 DEFAULT_NAME = "bridgehead"
@@ -144,20 +145,13 @@ def _forget_last_run(files: LabFiles) -> None:
 
 
 def is_running(files: LabFiles) -> bool:
-    """Return whether a lab holds the lock. Readers share it, so that they do not take each other for a lab."""
+    """Return whether a lab holds the lock. Raises `LabError`."""
     try:
-        fd = os.open(files.lock, os.O_RDONLY | os.O_CLOEXEC)
+        return is_locked(files.lock)
     except FileNotFoundError:
         return False
     except OSError as error:
         raise LabError(f"cannot read {files.lock}: {error.strerror}") from error
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(fd)
-    return False
 
 
 def _is_file(fd: int, path: Path) -> bool:

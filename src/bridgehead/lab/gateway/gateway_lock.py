@@ -9,6 +9,7 @@ import time
 from typing import Final
 
 from bridgehead.lab.errors import LabError
+from bridgehead.lab.lock_files import is_locked
 from bridgehead.lab.plan import LabFiles
 
 _END_SECONDS: Final = 10.0  # in which a gateway ends after its lab
@@ -35,16 +36,9 @@ def lock(files: LabFiles) -> int:
 def is_running(files: LabFiles) -> bool:
     """Return whether the lab's gateway runs."""
     try:
-        descriptor = os.open(files.gateway_lock, os.O_RDONLY | os.O_CLOEXEC)
+        return is_locked(files.gateway_lock)
     except OSError:
         return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
 
 
 def wait_ended(files: LabFiles) -> None:
