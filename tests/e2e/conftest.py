@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import functools
 import json
@@ -19,6 +20,9 @@ from typing import Any
 
 import pytest
 
+from bridgehead.client import ApiClient, load_kubeconfig
+from bridgehead.insight.waiting import wait_programmed
+from bridgehead.objects.meta import ObjectKey
 from tests.forks import run_bridgehead
 
 from .api import Api, Objects
@@ -81,7 +85,7 @@ class Lab:
 
     name: str
     state_dir: Path
-    _idle_helpers: dict[tuple[str, ...], list[HelperProcess]] = field(default_factory=dict, init=False, repr=False)
+    _idle_helpers: dict[str | None, list[HelperProcess]] = field(default_factory=dict, init=False, repr=False)
     _api: Api | None = field(default=None, init=False, repr=False)
 
     @property
@@ -121,29 +125,27 @@ class Lab:
         return run("kubectl", *args, stdin=stdin, env=self.env)
 
     def inside(self, *argv: object, node: str | None = None) -> subprocess.CompletedProcess[str]:
-        """Run a command in the lab or on a node, without the cost of a `bridgehead exec` for each."""
+        """Run a command in the lab or on a node, in a helper process there that stays as long as the lab runs."""
         command = [str(argument) for argument in argv]
         shell = self.argv_inside(sys.executable, "-I", "-S", _DIRECTORY / "lab_shell.py", node=node)
-        return subprocess.CompletedProcess(command, **self._ask(shell, command))
-
-    def wait_programmed(self, namespace: str, service: str) -> None:
-        """Do what `bridgehead wait` does, without the cost of starting it."""
-        waiter = [sys.executable, "-m", "tests.e2e.programmed", self.state_dir / "kubeconfig"]
-        error = self._ask(waiter, [namespace, service, PATIENCE])
-        assert not error, error
-
-    def _ask(self, argv: list[object], request: Any) -> Any:
-        """Ask a helper process with this command line, which stays as long as the lab runs."""
-        command = tuple(map(str, argv))
-        idle = self._idle_helpers.setdefault(command, [])
-        helper = idle.pop() if idle else HelperProcess(command)
+        idle = self._idle_helpers.setdefault(node, [])
+        helper = idle.pop() if idle else HelperProcess(list(map(str, shell)))
         try:
-            answer = helper.ask(request)
+            answer = helper.ask(command)
         except BaseException:
             helper.close()
             raise
         idle.append(helper)
-        return answer
+        return subprocess.CompletedProcess(command, **answer)
+
+    def wait_programmed(self, namespace: str, service: str) -> None:
+        """Do what `bridgehead wait` does, without the cost of starting it."""
+
+        async def wait() -> None:
+            async with ApiClient(load_kubeconfig(self.state_dir / "kubeconfig"), "tests") as client:
+                await wait_programmed(client, ObjectKey(namespace, service), PATIENCE, lambda _missing: None)
+
+        asyncio.run(wait())
 
     def disconnect(self) -> None:
         """Close what leads to the running lab."""

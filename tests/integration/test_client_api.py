@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import socket
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -291,14 +292,18 @@ async def test_connections_during_the_first_handshake_get_sessions_of_their_own(
                     await request
 
 
-async def test_a_watch_that_is_left_does_not_wait_for_a_server_that_hangs(tmp_path: Path):
-    files = LabFiles(tmp_path)
+@contextlib.asynccontextmanager
+async def hanging_server(directory: Path) -> AsyncIterator[tuple[ClientConfig, asyncio.Task[None]]]:
+    """Answer a request with one event and no end. The task ends when the client has closed the TCP connection.
+
+    The end of TLS is not answered.
+    """
+    files = LabFiles(directory)
     make_certificates(LabConfig(name="tls", nodes=1, port=6443), files)
     context = server_context(files.pki / "apiserver.crt", files.pki / "apiserver.key", files.pki / "client-ca.crt")
     event = msgspec.json.encode({"type": "ADDED", "object": {"metadata": {"name": "a"}}}) + b"\n"
 
     def serve_and_hang(listener: socket.socket) -> None:
-        """Send one event; return when the client has closed the TCP connection. The end of TLS is not answered."""
         with listener.accept()[0] as accepted, context.wrap_socket(accepted, server_side=True) as tls:
             tls.recv(65536)
             head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -311,10 +316,23 @@ async def test_a_watch_that_is_left_does_not_wait_for_a_server_that_hangs(tmp_pa
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server = asyncio.create_task(asyncio.to_thread(serve_and_hang, listener))
         address = f"https://127.0.0.1:{listener.getsockname()[1]}"
-        async with ApiClient(replace(load_kubeconfig(files.kubeconfig), server=address)) as client:
-            async with contextlib.aclosing(client.watch(PODS)) as events:
-                assert (await anext(events)).object.metadata.name == "a"
-            await server
+        yield replace(load_kubeconfig(files.kubeconfig), server=address), server
+
+
+async def test_a_watch_that_is_left_does_not_wait_for_a_server_that_hangs(tmp_path: Path):
+    async with hanging_server(tmp_path) as (config, server), ApiClient(config) as client:
+        async with contextlib.aclosing(client.watch(PODS)) as events:
+            assert (await anext(events)).object.metadata.name == "a"
+        await server
+
+
+async def test_a_client_that_ends_closes_the_connections_of_abandoned_requests_at_once(tmp_path: Path):
+    async with hanging_server(tmp_path) as (config, server):
+        async with ApiClient(config) as client:
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.3):
+                    await client.get(PODS, "a", "d")
+        await server
 
 
 async def test_an_informer_stays_consistent_across_restarts_of_the_api_server():

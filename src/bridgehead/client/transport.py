@@ -18,6 +18,7 @@ import os
 import random
 import socket
 import time
+import weakref
 from collections.abc import AsyncIterator, Mapping, Sequence
 from hashlib import sha256
 from types import TracebackType
@@ -50,6 +51,7 @@ FIRST_RETRY_SECONDS = 0.1
 LONGEST_RETRY_SECONDS = 0.4
 BUSY_RETRIES = 5  # after 429 and 503 with Retry-After
 LONGEST_RETRY_AFTER = 30.0
+_TURNS_OF_AN_END = 20  # of the event loop, in which a connection that has ended is closed; TLS takes a few
 _IDEMPOTENT = frozenset({"GET", "PUT", "DELETE"})
 
 
@@ -68,13 +70,14 @@ class Transport:
         self._headers = [] if config.impersonation is None else list(config.impersonation.headers())
         self._lanes = Lanes()
         self._session: aiohttp.ClientSession | None = None
+        self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()  # of all connections
         self._outage = _Outage(", ".join(config.servers))
         self._is_first_request = True
         self._has_connected = asyncio.Event()  # at least once, or failed to
 
     async def __aenter__(self) -> Transport:
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=60, socket_factory=_socket_with_keepalive),
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=60, socket_factory=self._open_socket),
             # No compression: on a fast network it costs more than it saves.
             headers={"User-Agent": self._user_agent, "Accept": "application/json", "Accept-Encoding": "identity"},
             skip_auto_headers=("Content-Type",),
@@ -98,6 +101,26 @@ class Transport:
         if self._session is not None:
             await self._session.close()
             self._session = None
+            await self._break_connections()
+
+    def _open_socket(self, address: tuple[Any, ...]) -> socket.socket:
+        sock = _socket_with_keepalive(address)
+        self._sockets.add(sock)
+        return sock
+
+    async def _break_connections(self) -> None:
+        """End the connections that the session closes no more.
+
+        Those of abandoned requests would wait for the server's end of TLS for up to half a minute, or longer than the
+        event loop runs.
+        """
+        for sock in self._sockets:
+            with contextlib.suppress(OSError):  # it is closed, or was never connected
+                sock.shutdown(socket.SHUT_RDWR)
+        for _ in range(_TURNS_OF_AN_END):
+            if all(sock.fileno() == -1 for sock in self._sockets):
+                break
+            await asyncio.sleep(0)
 
     async def send(
         self, method: str, path: str, body: bytes | None, params: Mapping[str, str], content_type: str
