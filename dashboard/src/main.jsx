@@ -1,5 +1,5 @@
 import { render } from "preact";
-import { useEffect, useErrorBoundary, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useErrorBoundary, useRef, useState } from "preact/hooks";
 import { connect, setToken, store, takeToken, useStore } from "./feed.js";
 import { chooseLanguage, language, t } from "./text.js";
 import { Failed, Mark } from "./parts.jsx";
@@ -82,7 +82,8 @@ function App() {
   useShortcuts(setHelp);
   useEffect(() => applyTheme(theme), [theme]);
   const before = useRef(route.join("/"));
-  useEffect(() => {
+  // With the view: a key that is pressed right after it has been drawn must not lose its element.
+  useLayoutEffect(() => {
     document.title = [route[2] || route[1] || t(route[0] || "map"), cluster.name, t("title")].filter(Boolean).join(" · ");
     if (before.current !== route.join("/")) main.current?.focus();
     before.current = route.join("/");
