@@ -163,7 +163,7 @@ def metrics_read() -> set[str]:
     return {re.sub(r"_(bucket|count|sum)$", "", name) for name in names}
 
 
-def test_all_parts(lab: Lab, tmp_path: Path) -> None:
+def test_w59_all_parts_take_over_and_give_back(lab: Lab, tmp_path: Path) -> None:
     world = World(lab, tmp_path)
     world.web.create()
     world.web.apply(WEB)
