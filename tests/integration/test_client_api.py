@@ -309,7 +309,7 @@ async def hanging_server(directory: Path) -> AsyncIterator[tuple[ClientConfig, a
             head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
             tls.sendall(head + b"%x\r\n%s\r\n" % (len(event), event))
             with socket.socket(fileno=tls.detach()) as raw:
-                raw.settimeout(10)
+                raw.settimeout(20)  # asyncio would wait for 30 s
                 while raw.recv(65536):
                     pass
 
