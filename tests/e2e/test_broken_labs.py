@@ -103,6 +103,16 @@ class World:
 
         return asyncio.run(look())
 
+    def is_settled(self) -> bool:
+        """Whether no pod starts or ends. That changes EndpointSlices, and the next case may have stopped a proxy."""
+        api = self.lab.api
+        are_ready = all(
+            each["status"].get("observedGeneration") == each["metadata"]["generation"]
+            and each["status"].get("readyReplicas", 0) == each["spec"]["replicas"]
+            for each in api.list("/apis/apps/v1/deployments")
+        )
+        return are_ready and not any("deletionTimestamp" in pod["metadata"] for pod in api.list("/api/v1/pods"))
+
     def node(self, command: str, node: str = NODE) -> str:
         result = self.lab.inside("sh", "-c", command, node=node)
         assert result.returncode == 0, (command, result.stderr)
@@ -496,6 +506,7 @@ def test_the_first_verdict_is_the_cause_that_was_made(world: World, case: Case) 
         wait(names_it)
     finally:
         next(change, None)  # also after a failure, for the sake of the other cases
+    eventually(world.is_settled)
     wait(is_silent)
 
 
