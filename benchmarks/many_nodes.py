@@ -21,13 +21,13 @@ def run() -> list[tuple[str, str]]:
     return [*with_balancer, *((f"{what}, without the load balancer", value) for what, value in without)]
 
 
-def measure(*options: str) -> list[tuple[str, str]]:
-    """Measure a lab that is started with these options."""
+def measure(option: str) -> list[tuple[str, str]]:
+    """Measure a lab that is started with this option."""
     with tempfile.TemporaryDirectory() as directory:
         state = Path(directory) / "lab"
         lab = ("--name", "bench-nodes", "--state-dir", str(state))
         began = time.monotonic()
-        call(BRIDGEHEAD, "up", *lab, "--detach", "--ephemeral", "--offline", f"--nodes={NODES}", *options)
+        call(BRIDGEHEAD, "up", *lab, "--detach", "--ephemeral", "--offline", f"--nodes={NODES}", option)
         start = describe(time.monotonic() - began, processor_seconds(state))
         try:
             idle = spent(state, lambda: time.sleep(SETTLE_SECONDS))

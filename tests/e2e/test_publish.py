@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
@@ -54,6 +55,7 @@ async def test_w55_published_ports_lead_to_services_while_the_lab_runs(own_lab: 
     default = Namespace(lab, "default")
     default.apply(WEB.replace("ports: [{port: 80}]", "ports: [{port: 80, nodePort: 31080}]"))
     default.ready("web")
+    await asyncio.to_thread(default.programmed, "web")
     for port in (web, node_port):
         eventually(lambda port=port: "Welcome to nginx" in answer(port))
     async with chromium() as browser, browser.page() as page:

@@ -307,7 +307,6 @@ class Transport:
         finally:
             if not socket_.closed:
                 _abort_socket(socket_)
-                await asyncio.sleep(0)  # the loop closes it in its next turn, which may otherwise not come
 
     async def _explain(
         self, path: str, params: Sequence[tuple[str, str]], error: aiohttp.WSServerHandshakeError
