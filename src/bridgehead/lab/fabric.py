@@ -1,13 +1,12 @@
 """The lab's network: a bridge as the local network, and a network namespace for each node.
 
-Called once by the lab's first process, in the lab's own namespaces. No packet can leave: the nodes' default route is
+Built once by the lab's first process, in the lab's own namespaces. No packet can leave: the nodes' default route is
 the lab, which has no default route and does not forward. `gateway` can add both.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,16 +15,14 @@ from bridgehead.network import syscalls
 from bridgehead.network.links import Links, write_sysctl
 
 from .addressing import Ranges
-from .child_calls import call_in_child
 from .plan import NodePlan, ServerPlan
 
 BRIDGE = "fabric"
 UPLINK = "eth0"
 
 
-def build_fabric(nodes: list[NodePlan], servers: Sequence[ServerPlan], families: Sequence[Ranges]) -> None:
-    """Create the bridge, with an address for each API server, and the nodes' namespaces, with routes from each of them
-    to every node's pods."""
+def build_bridge(servers: Sequence[ServerPlan], families: Sequence[Ranges]) -> None:
+    """Create the bridge, with an address for each API server."""
     Path("/run/netns").mkdir(parents=True, exist_ok=True)
     Path("/run/bridgehead/uts").mkdir(parents=True, exist_ok=True)
     with Links() as lab:
@@ -39,8 +36,16 @@ def build_fabric(nodes: list[NodePlan], servers: Sequence[ServerPlan], families:
         for ranges in families:
             # The lab is the nodes' router but forwards nothing; nodes get an ICMP error at once instead of a timeout.
             lab.refuse_forwarding(BRIDGE, ranges.version)
+
+
+def build_nodes(nodes: Sequence[NodePlan], families: Sequence[Ranges]) -> None:
+    """Create the nodes' namespaces, with routes from each of them, and from the lab, to every node's pods.
+
+    The calling process, a child of the lab's first process, is left in the last node's namespaces.
+    """
+    with Links() as lab:  # stays in the lab's namespace
         for node in nodes:
-            call_in_child(functools.partial(_build_node, lab, node, nodes))
+            _build_node(lab, node, nodes)
             for pod_range, address in zip(node.pod_ranges, node.addresses, strict=True):
                 lab.add_route(pod_range, via=address)
         for ranges, address in zip(families, nodes[0].addresses, strict=True):
@@ -48,7 +53,7 @@ def build_fabric(nodes: list[NodePlan], servers: Sequence[ServerPlan], families:
             lab.add_route(ranges.services, via=address)
 
 
-def _build_node(lab: Links, node: NodePlan, nodes: list[NodePlan]) -> None:
+def _build_node(lab: Links, node: NodePlan, nodes: Sequence[NodePlan]) -> None:
     syscalls.unshare(syscalls.CLONE_NEWNET | syscalls.CLONE_NEWUTS)
     syscalls.set_hostname(node.name)
     for kind, path in (("net", node.netns), ("uts", node.utsns)):

@@ -28,8 +28,9 @@ from bridgehead.kubelet.runtimes.isolation import cgroups, privileges, seccomp
 from bridgehead.network import syscalls
 
 from . import kernel_views, roots, state_directories, user_namespace
+from .child_calls import ChildCall
 from .errors import StartFailed
-from .fabric import build_fabric
+from .fabric import build_bridge, build_nodes
 from .ids import IdMap
 from .node_init import NodeInit
 from .outside_names import render_node_resolver
@@ -253,7 +254,8 @@ def _become_init(
     else:
         roots.enter_lab_root(shown)
     nodes, resolver = plan_nodes(config), render_node_resolver(config)
-    build_fabric(nodes, plan_servers(config), config.ranges)
+    build_bridge(plan_servers(config), config.ranges)
+    fabric = ChildCall(lambda: build_nodes(nodes, config.ranges))  # beside the start of the API server
     for node in nodes:
         files.manifests(node).mkdir(parents=True, exist_ok=True)
         if config.host_access:
@@ -267,13 +269,19 @@ def _become_init(
         os._exit(1)  # `up` has failed and reports the reason itself
     os.close(prepared)
     node_inits = {} if config.host_access else {node.name: NodeInit(files, node, resolver) for node in nodes}
+    supervisor = Supervisor(parts, files, run_part, node_inits)
+    supervisor.start_first()
+    fabric.wait()
     for node_init in node_inits.values():
         node_init.start()
+    for node_init in node_inits.values():
+        node_init.wait_built()
     os.write(progress, _READY.encode())
     os.close(progress)  # later errors go to the log
     log.info("lab %s with %s", config.name, "1 node" if config.nodes == 1 else f"{config.nodes} nodes")
     try:
-        Supervisor(parts, files, run_part, node_inits).run(lambda: _load_rest(preload, config, parts))
+        _load_rest(preload, config, parts)
+        supervisor.run()
     except Exception:
         log.exception("the lab's first process ends")
         os._exit(1)

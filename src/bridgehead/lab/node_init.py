@@ -29,6 +29,8 @@ class NodeInit:
         self._node = node
         self._resolver = resolver
         self._own = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+        self._pid = -1
+        self._answers = -1  # a pipe, from `start` to `wait_built`
         self._pidfd = -1
         self._pid_namespace = -1
         self._root = -1
@@ -38,6 +40,7 @@ class NodeInit:
         if self._pidfd < 0 or select.select([self._pidfd], [], [], 0)[0]:
             self._close()
             self.start()
+            self.wait_built()
         syscalls.setns(self._pid_namespace, syscalls.CLONE_NEWPID)
         pid = -1
         try:
@@ -52,17 +55,22 @@ class NodeInit:
         syscalls.setns(self._root, syscalls.CLONE_NEWNS)
 
     def start(self) -> None:
-        """Fork the process and wait until it has built the node's root."""
-        reader, writer = os.pipe()
+        """Fork the process, which builds the node's root."""
+        reader, writer = os.pipe2(os.O_CLOEXEC)
         syscalls.unshare(syscalls.CLONE_NEWPID)
         try:
-            pid = os.fork()
-            if pid == 0:
+            self._pid = os.fork()
+            if self._pid == 0:
                 self._serve(writer)
         finally:
             syscalls.setns(self._own, syscalls.CLONE_NEWPID)
         os.close(writer)
-        with open(reader, "rb", buffering=0) as answers:
+        self._answers = reader
+
+    def wait_built(self) -> None:
+        """Wait until the started process has built the node's root."""
+        pid = self._pid
+        with open(self._answers, "rb", buffering=0) as answers:
             answer = answers.read(4096) or b"it ended"
         if answer != b"!":
             os.waitpid(pid, 0)

@@ -94,20 +94,19 @@ class Supervisor:
         self._is_published = True
         self._silent_seconds = silent_seconds
 
-    def run(self, load_rest: Callable[[], None] | None = None) -> None:
-        """Run until a signal stops it. `load_rest()` is called once the parts run that start first, and loads what only
-        the others need, which would wait for the first ones.
-        """
+    def start_first(self) -> None:
+        """Start the parts for which the others wait; `run` watches them later. From now on, signals stop `run`."""
+        self._handle_signals()
+        prepare_to_fork()
+        self._start_due([part for part in self._parts if part.plan.starts_first])
+
+    def run(self) -> None:
+        """Run until a signal stops it."""
         wakeup, signalled = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(signalled, warn_on_full_buffer=False)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._stop)
+        self._handle_signals()
         signal.signal(signal.SIGCHLD, lambda *_: None)
         prepare_to_fork()
-        if load_rest is not None:
-            self._start_due([part for part in self._parts if part.plan.starts_first])
-            load_rest()
-            prepare_to_fork()
         while not self._stopping and not self._lock.is_gone():
             self._start_due(self._parts)
             watches = [part.watch for part in self._parts if part.watch]
@@ -121,6 +120,10 @@ class Supervisor:
         if self._stopping:
             log.info("the lab is stopped")  # the reason that a waiting `up` prints
         self._stop_parts(wakeup)
+
+    def _handle_signals(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._stop)
 
     def _stop(self, *_: object) -> None:
         self._stopping = True
