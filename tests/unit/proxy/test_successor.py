@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridgehead.proxy.successor import Successor, successor_of
+from bridgehead.proxy.successor import Successor, Syncs, Waiting, successor_of
 
 SYNC = "kubeproxy_sync_proxy_rules_last_timestamp_seconds"
 LATER = "1.790000000e+09"
@@ -38,3 +38,37 @@ def test_a_proxy_that_does_not_serve_yet(mode: str, metrics: str, problem: str) 
     found = successor_of(mode, metrics)
     assert found.problem.startswith(problem)
     assert len(found.problem) < 120
+
+
+def page(ended: float, requested: float, count: int, seconds: float) -> str:
+    """The metrics of a kube-proxy before 1.32."""
+    return (
+        f"{SYNC} {ended}\nkubeproxy_sync_proxy_rules_last_queued_timestamp_seconds {requested}\n"
+        f'kubeproxy_sync_proxy_rules_duration_seconds_bucket{{le="+Inf"}} {count}\n'
+        f"kubeproxy_sync_proxy_rules_duration_seconds_sum {seconds}\n"
+        f"kubeproxy_sync_proxy_rules_duration_seconds_count {count}\n"
+    )
+
+
+def test_a_sync_that_was_requested_during_the_first_one_is_waited_for() -> None:
+    waiting = Waiting()
+    pages = (
+        (page(0, 100, 0, 0), "it has not written its rules yet"),
+        (page(110, 103, 1, 8), "it writes its rules once more"),  # from 102 on
+        (page(110, 103, 1, 8), "it writes its rules once more"),
+        (page(116, 103, 2, 14), ""),
+        (page(116, 117, 2, 14), "it writes its rules once more"),
+        (page(119, 117, 3, 15), ""),
+    )
+    for now, (metrics, expected) in enumerate(pages):
+        assert waiting.problem(successor_of("ipvs", metrics), float(now)) == expected
+
+
+def test_a_kube_proxy_that_always_gets_changes_is_not_waited_for_forever() -> None:
+    waiting = Waiting()
+    busy = successor_of("ipvs", page(110, 111, 40, 50))
+
+    assert busy.syncs == Syncs(110, 111, 40, 50)
+    assert waiting.problem(busy, 1000) == "it writes its rules once more"
+    assert waiting.problem(busy, 1059) == "it writes its rules once more"
+    assert waiting.problem(busy, 1061) == ""
