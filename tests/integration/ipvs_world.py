@@ -84,12 +84,12 @@ class _IpvsProxy(_Proxy):
 
         return self._do(remove_others(name))
 
-    def remove_leftovers(self, mode: str) -> bool:
+    def remove_leftovers(self, mode: str, is_last: bool = False) -> bool:
         """Remove what kube-proxy in that mode does not use. Return whether there was anything."""
         from bridgehead.proxy.mode import SharingNames
 
         assert isinstance(self._mode, SharingNames)
-        return self._do(self._mode.remove_leftovers(mode))
+        return self._do(self._mode.remove_leftovers(mode, is_last=is_last))
 
     def do_by_hand(self) -> None:
         """Clean up, then do what a dry run prints with the tools it names."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.integration, pytest.mark.needs("ip", "ipset")]
+pytestmark = [pytest.mark.integration, pytest.mark.needs("ip", "ipset", "iptables")]
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 
@@ -80,6 +80,34 @@ def test_many_elements_are_sent_in_several_messages_and_a_mark_can_change() -> N
     """)
 
     assert printed == ["True", "10.96.0.1,tcp:80 skbmark 0x2/0x3fff", "set()"]
+
+
+def test_a_full_set_gets_another_limit_and_keeps_its_elements_and_rules() -> None:
+    """kube-proxy's command succeeds for a set that exists, with its limit."""
+    printed = in_namespace("""
+        def create():
+            line = "ipset create a hash:ip family inet hashsize 1024 maxelem 65536 -exist"
+            print(subprocess.run(line, shell=True, capture_output=True).returncode)
+        with IpSets() as sets:
+            sets.create("a", SetType("hash:ip"), limit=2)
+            create()
+            sh("iptables -A OUTPUT -m set --match-set a dst")
+            sets.add("a", ["10.0.0.1", "10.0.0.2"])
+            try:
+                sets.add("a", ["10.0.0.3"])
+            except OSError as error:
+                print(error.errno == errno.ENOSPC)
+            sets.change_limit("a", 65536, "b")
+            sets.add("a", ["10.0.0.3"])
+            create()
+            print(sets.limits(), *sorted(sets.elements("a")))
+            try:
+                sets.destroy(["a"])
+            except OSError as error:
+                print(error.errno == errno.EBUSY)
+    """)
+
+    assert printed == ["1", "True", "0", "{'a': 65536} 10.0.0.1 10.0.0.2 10.0.0.3", "True"]
 
 
 def test_rejections_are_described() -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from bridgehead.proxy.conntrack.stale import UNANSWERED_SECONDS
+from bridgehead.proxy.ipvs import sets
 from tests.kubeconfigs import write_kubeconfig
 
 from .ipvs_world import IpvsWorld
@@ -33,7 +34,7 @@ from .proxy_objects import (
     sticky,
     talkers,
 )
-from .proxy_world import CLIENT4, NODE4, PODS, World, pod_ip
+from .proxy_world import CLIENT4, NODE4, NODE6, PODS, World, pod_ip
 from .test_proxy_command import PROXY, run_in_namespace
 
 pytestmark = pytest.mark.integration
@@ -227,6 +228,63 @@ def test_foreign_changes_are_repaired(world: World, damage: tuple[str, ...]) -> 
     assert world.ask("difference") == []
     assert world.connect("client", WEB4, 80) == [f"pod1 from {NODE4}"]
     assert world.ask("verify", thoroughly=True) is None
+
+
+def kube_proxy_creates_its_sets(world: World) -> None:
+    """Run the commands with which kube-proxy begins each sync; if one fails, it gives up until its next sync."""
+    lines = []
+    for family, name in ((4, "inet"), (6, "inet6")):
+        for set_, kind in sets.wanted(family).items():
+            if not kind.has_marks and not set_.endswith(("-IPVS-MASQUERADE", "-IPVS-DROP")):
+                is_hash = kind.kind.startswith("hash:")
+                options = f"family {name} hashsize 1024 maxelem 65536" if is_hash else "range 0-65535"
+                lines.append(f"ipset create {set_} {kind.kind} {options} -exist")
+    world.run("sh", "-ec", "\n".join(lines))
+
+
+@guest
+def test_a_later_kube_proxy_can_use_the_sets(world: World) -> None:
+    web = service(addresses=(WEB4, WEB6)), slice_of("pod1"), slice_of("pod1", family=6)
+    world.put(*web)
+
+    kube_proxy_creates_its_sets(world)
+
+    for limit in (4194304, 1):  # sets of an earlier version of this proxy, and one that is soon full
+        large = f"ipset create large hash:ip,port maxelem {limit}; ipset add large {WEB4},tcp:80"
+        world.run("sh", "-ec", f"{large}; ipset swap large KUBE-CLUSTER-IP; ipset destroy large")
+        world.put(service("other", addresses=("10.96.0.11",)), slice_of("pod2"))
+        assert answered_by(world.connect("client", "10.96.0.11", 80)) == {"pod2": 1}
+        world.ask("begin_asking", where="client", address=WEB4, port=80)
+
+        assert world.ask("verify", thoroughly=True) is not None
+
+        kube_proxy_creates_its_sets(world)
+        assert set(world.ask("end_asking")) == {"pod1"}
+        assert world.ask("difference") == []
+        assert "10.96.0.11,tcp:80" in world.run("ipset", "save", "KUBE-CLUSTER-IP")
+        world.delete("other")
+
+
+@guest
+def test_what_a_kube_proxy_of_one_ip_family_does_not_serve_is_removed_at_last(world: World) -> None:
+    world.put(service(addresses=(WEB4, WEB6)), slice_of("pod1"), slice_of("pod1", family=6))
+    with pytest.raises(RuntimeError, match="kube-proxy has not written rules for IPv4"):
+        world.ask("remove_leftovers", mode="ipvs", is_last=True)  # it has written nothing in these tables
+    accept = "-A KUBE-SERVICES -m set --match-set KUBE-CLUSTER-IP dst,dst -j ACCEPT"
+    world.run("sh", "-ec", f"iptables-legacy -t nat -F KUBE-SERVICES; iptables-legacy -t nat {accept}")
+
+    with pytest.raises(RuntimeError, match="kube-proxy has not written rules for IPv6"):
+        world.ask("remove_leftovers", mode="ipvs")
+    assert world.connect("client", WEB6, 80) == [f"pod1 from {NODE6}"], "it may follow"
+    assert world.ask("remove_leftovers", mode="ipvs", is_last=True)
+
+    assert answered_by(world.connect("client", WEB4, 80)) == {"pod1": 1}
+    assert list(listing(world)) == [f"TCP {WEB4}:80 rr"]
+    assert "inet6 fd00" not in world.run("ip", "address", "show", "kube-ipvs0")
+    assert "KUBE-6-" not in world.run("ipset", "list", "-n")
+    assert "KUBE-" not in world.run("ip6tables-legacy-save")
+    world.ask("restart")
+    world.ask("reset")
 
 
 @guest

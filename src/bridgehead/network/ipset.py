@@ -37,6 +37,7 @@ from .uapi.ip_set import (
     IPSET_ATTR_PROTOCOL,
     IPSET_ATTR_REVISION,
     IPSET_ATTR_SETNAME,
+    IPSET_ATTR_SETNAME2,
     IPSET_ATTR_SKBMARK,
     IPSET_ATTR_TYPENAME,
     IPSET_CMD_ADD,
@@ -45,6 +46,7 @@ from .uapi.ip_set import (
     IPSET_CMD_DESTROY,
     IPSET_CMD_FLUSH,
     IPSET_CMD_LIST,
+    IPSET_CMD_SWAP,
     IPSET_CMD_TYPE,
     IPSET_ERR_BUSY,
     IPSET_ERR_EXIST,
@@ -61,7 +63,10 @@ from .uapi.netlink import NETLINK_NETFILTER, NLA_F_NET_BYTEORDER, NLM_F_EXCL
 from .uapi.nfnetlink import NFNL_SUBSYS_IPSET
 
 _ELEMENTS_AT_ONCE: Final = 200  # in one message: a nest has at most 64 KiB
-_MOST_ELEMENTS: Final = 1 << 22  # of a set; the kernel's hash grows with its elements
+# Of a hash. The kernel's default is that of the `ipset` command and of kube-proxy: with another limit, `ipset create
+# -exist` fails, though the set exists.
+USUAL_LIMIT: Final = 65536
+LARGE_LIMIT: Final = 1 << 22  # the kernel's hash grows with its elements
 _ALL_BITS: Final = 0xFFFFFFFF
 
 _ABSENT: Final = frozenset((errno.ENOENT,))
@@ -123,11 +128,20 @@ class IpSets(Closable):
                     found.add(_element_text(parse_attributes(data)))
         return found
 
-    def create(self, name: str, kind: SetType) -> None:
+    def limits(self) -> dict[str, int]:
+        """Return how many elements each hash may have."""
+        found = {}
+        for answer in self._list(_be32(IPSET_ATTR_FLAGS, IPSET_FLAG_LIST_HEADER), "list sets"):
+            header = parse_attributes(answer.get(IPSET_ATTR_DATA, b""))
+            if IPSET_ATTR_MAXELEM in header:
+                found[parse_text(answer[IPSET_ATTR_SETNAME])] = int.from_bytes(header[IPSET_ATTR_MAXELEM])
+        return found
+
+    def create(self, name: str, kind: SetType, *, limit: int = USUAL_LIMIT) -> None:
         """Create an empty set. Raises OSError with EEXIST when there is one of that name."""
         data = b""
         if kind.kind.startswith("hash:"):
-            data = _be32(IPSET_ATTR_MAXELEM, _MOST_ELEMENTS)
+            data = _be32(IPSET_ATTR_MAXELEM, limit)
             if kind.has_marks:
                 data += _be32(IPSET_ATTR_CADT_FLAGS, IPSET_FLAG_WITH_SKBINFO)
         else:
@@ -150,6 +164,21 @@ class IpSets(Closable):
             )
             for name in names
         )
+
+    def change_limit(self, name: str, limit: int, by: str) -> None:
+        """Put a set with that limit in the place of a hash; packets meet one of the two.
+
+        `by`: the name of that set meanwhile. What another program changes during the call is lost.
+        """
+        kind, _ = self.types()[name]
+        self.destroy([by])
+        self.create(by, kind, limit=limit)
+        try:
+            self.add(by, self.elements(name))
+            swap = text(IPSET_ATTR_SETNAME, by) + text(IPSET_ATTR_SETNAME2, name)
+            self._send([_request(IPSET_CMD_SWAP, swap, f"swap sets {by} and {name}")])
+        finally:
+            self.destroy([by])
 
     def flush(self, names: Iterable[str]) -> None:
         """Empty sets; absent ones are success."""

@@ -148,10 +148,10 @@ class Validating(Protocol):
 class SharingNames(Protocol):
     """A mode whose rules have kube-proxy's names, so that kube-proxy takes them over."""
 
-    async def remove_leftovers(self, mode: str) -> bool:
+    async def remove_leftovers(self, mode: str, *, is_last: bool = False) -> bool:
         """Remove what kube-proxy, which serves in that mode, does not use. False: there was nothing.
 
-        Raises TransactionFailed.
+        Raises TransactionFailed. `is_last`: kube-proxy will not write more than it has.
         """
 
 

@@ -185,8 +185,10 @@ def _has_iptables() -> bool:
     return iptables.has_any_tables()
 
 
-async def remove_leftovers(mode: str) -> tuple[list[str], dict[str, ProxyError]]:
+async def remove_leftovers(mode: str, *, is_last: bool = False) -> tuple[list[str], dict[str, ProxyError]]:
     """Remove the rules of all modes that kube-proxy does not use, which serves this node in that mode.
+
+    `is_last`: kube-proxy will not write more than it has.
 
     Returns the modes that had any, and the errors of failed ones: another program may have changed rules meanwhile.
     """
@@ -195,7 +197,10 @@ async def remove_leftovers(mode: str) -> tuple[list[str], dict[str, ProxyError]]
     for name in MODES:
         try:
             async with open_mode(name, probe=False) as ours:
-                if await (ours.remove_leftovers(mode) if isinstance(ours, SharingNames) else ours.remove()):
+                removing = (
+                    ours.remove_leftovers(mode, is_last=is_last) if isinstance(ours, SharingNames) else ours.remove()
+                )
+                if await removing:
                     removed.append(name)
         except (NotPermitted, TransactionFailed) as error:
             failed[name] = error

@@ -52,7 +52,7 @@ log = logging.getLogger("bridgehead.proxy")
 BIND_RETRY_SECONDS = 5.0  # kube-proxy's
 UNREACHABLE_SECONDS = 5.0  # without the API server; then rules of this proxy may be in the way
 RESOLVE_SECONDS = 2.0
-_CLEANUP_ATTEMPTS, _CLEANUP_RETRY_SECONDS = 5, 1.0  # of removals beside kube-proxy
+_CLEANUP_SECONDS, _CLEANUP_RETRY_SECONDS = 60.0, 1.0  # of removals beside kube-proxy
 
 
 async def run(
@@ -242,12 +242,20 @@ async def clean_up_leftovers(config: ProxyConfig) -> None:
     if successor.is_bridgehead:
         log.info("nothing is removed: this proxy's rules are in use")
         return
-    for _ in range(_CLEANUP_ATTEMPTS):
-        removed, failed = await remove_leftovers(successor.mode)
+    last: dict[str, str] = {}
+    end = asyncio.get_running_loop().time() + _CLEANUP_SECONDS
+    is_last = False
+    while not is_last:
+        is_last = asyncio.get_running_loop().time() >= end
+        removed, failed = await remove_leftovers(successor.mode, is_last=is_last)
         if removed:
             log.info("removed rules of %s that kube-proxy does not use", " and ".join(removed))
         if not failed:
             return
+        problems = {name: str(error) for name, error in failed.items()}
+        if problems != last and not is_last:
+            log.info("waiting: %s", "; ".join(f"mode {name}: {problem}" for name, problem in problems.items()))
+            last = problems
         await asyncio.sleep(_CLEANUP_RETRY_SECONDS)  # kube-proxy may have changed the same chains
     name, error = next(iter(failed.items()))
     raise type(error)(f"the rules of mode {name} could not be removed: {error}") from error

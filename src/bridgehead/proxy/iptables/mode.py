@@ -167,7 +167,7 @@ class IptablesMode:
         removed = await _remove(self._kernel, self.settings)
         return await self._remove_from_other_variants() or removed
 
-    async def remove_leftovers(self, mode: str) -> bool:
+    async def remove_leftovers(self, mode: str, *, is_last: bool = False) -> bool:
         """Remove what kube-proxy, which serves in that mode, does not use. False: there was nothing."""
         if mode not in ("iptables", "ipvs"):
             return await self.remove()

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, TypeVar
 
 from bridgehead.network.interface_addresses import Address, Addresses
-from bridgehead.network.ipset import IpSets, SetType
+from bridgehead.network.ipset import LARGE_LIMIT, USUAL_LIMIT, IpSets, SetType
 from bridgehead.network.ipvs import Destination, Ipvs, Load, Scheduling, Server
 from bridgehead.proxy import iptables
 from bridgehead.proxy.config import IpvsOptions
@@ -147,13 +147,11 @@ class Kernel:
             ipvs = self._open_ipvs()
             servers = {server: (scheduling, ipvs.destinations(server)) for server, scheduling in ipvs.servers().items()}
         self._dummy = self._addresses.link(DUMMY)
+        existing = self._existing_sets()
         return KernelState(
             servers=servers,
-            sets={
-                name: (kind, self._sets.elements(name))
-                for name, (kind, _) in self._existing_sets().items()
-                if name in ours
-            },
+            sets={name: (kind, self._sets.elements(name)) for name, (kind, _) in existing.items() if name in ours},
+            limits=self._sets.limits() if existing else {},
             bound={address.address for address in self._addresses.all() if address.link == self._dummy},
             tables=tables,
         )
@@ -237,7 +235,17 @@ class Kernel:
             with contextlib.suppress(FileExistsError):
                 self._sets.create(name, kind)
         for name, elements in transaction.added.items():
-            self._sets.add(name, sorted(elements))
+            self._add(name, sorted(elements))
+
+    def _add(self, name: str, elements: list[str]) -> None:
+        """Add elements to a set, with another limit if they are too many for the usual one."""
+        try:
+            self._sets.add(name, elements)
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            self._sets.change_limit(name, LARGE_LIMIT, sets.INTERIM)
+            self._sets.add(name, elements)
 
     def _serve(self, transaction: Transaction) -> None:
         ipvs = self._open_ipvs()
@@ -257,6 +265,9 @@ class Kernel:
         ipvs.remove(transaction.gone)
         for name, elements in transaction.removed.items():
             self._sets.remove(name, sorted(elements))
+        for name in transaction.limited:
+            with contextlib.suppress(OSError):  # the next comparison tries again: only a later kube-proxy needs it
+                self._sets.change_limit(name, USUAL_LIMIT, sets.INTERIM)
 
     def _own(self, addresses: Iterable[str]) -> list[Address]:
         for address in addresses:
@@ -297,6 +308,7 @@ class Kernel:
         with _refused():
             if transaction.gone:
                 self._open_ipvs().remove(transaction.gone)
+            self._addresses.remove(self._own(transaction.unbound))
             return self._destroy_sets(names) or bool(transaction)
 
     def _destroy_sets(self, names: Iterable[str]) -> bool:

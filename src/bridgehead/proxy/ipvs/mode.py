@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from bridgehead.proxy import iptables
 from bridgehead.proxy.address_texts import Family, is_loopback
 from bridgehead.proxy.config import IpvsOptions
+from bridgehead.proxy.errors import Busy
 from bridgehead.proxy.frontend_table import FrontendTable, Update, merge_updates
 from bridgehead.proxy.frontends import Frontend, Problem, Reason
 from bridgehead.proxy.iptables.apply import State
@@ -127,12 +128,23 @@ class IpvsMode:
         others = await self._remove_from_other_variants()
         return await self._kernel.remove(removal(await self._kernel.read())) or others
 
-    async def remove_leftovers(self, mode: str) -> bool:
-        """Remove what kube-proxy, which serves in that mode, does not use. False: there was nothing."""
+    async def remove_leftovers(self, mode: str, *, is_last: bool = False) -> bool:
+        """Remove what kube-proxy, which serves in that mode, does not use. False: there was nothing.
+
+        Raises Busy if it has not written the rules of both IP families, unless `is_last`: then it serves only one.
+        """
         if mode != self.name:
             return await self.remove()  # which leaves chains that mode iptables uses
         self._state = None
-        return await self._kernel.remove_leftovers(leftovers.removal(await self._kernel.read()), leftovers.own_sets())
+        kernel = await self._kernel.read()
+        written = leftovers.written(kernel)
+        waiting = [family for family, is_written in written.items() if not is_written]
+        is_last = is_last and any(written.values())  # else kube-proxy's rules are not in these tables
+        transaction = leftovers.removal(kernel, waiting, are_abandoned=is_last)
+        removed = await self._kernel.remove_leftovers(transaction, leftovers.own_sets(waiting, are_abandoned=is_last))
+        if waiting and not is_last:
+            raise Busy(f"kube-proxy has not written rules for IPv{waiting[0]}")
+        return removed
 
     def render(self, table: FrontendTable) -> str:
         """Return everything as input for the node's own tools, as for an empty kernel."""

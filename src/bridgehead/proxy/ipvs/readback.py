@@ -23,6 +23,7 @@ class KernelState:
 
     servers: dict[Server, tuple[Scheduling, dict[Destination, Load]]] = field(default_factory=dict)
     sets: dict[str, tuple[SetType, set[str]]] = field(default_factory=dict)
+    limits: Mapping[str, int] = field(default_factory=dict)  # how many elements a set may have
     bound: set[str] = field(default_factory=set)
     tables: Mapping[Family, Mapping[str, Table]] = field(default_factory=dict)
 

@@ -11,6 +11,7 @@ import ipaddress
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from bridgehead.network.ipset import USUAL_LIMIT
 from bridgehead.network.ipvs import Destination, Scheduling, Server
 from bridgehead.proxy.address_texts import Family, family_of
 from bridgehead.proxy.config import IpvsOptions
@@ -263,6 +264,9 @@ class Renderer:
                 transaction.added[name] = elements - present
             if present - elements:
                 transaction.removed[name] = present - elements
+            is_kept = name in kernel.sets and name not in transaction.replaced
+            if is_kept and kernel.limits.get(name, USUAL_LIMIT) != USUAL_LIMIT and len(elements) <= USUAL_LIMIT:
+                transaction.limited.append(name)
 
     def _is_excluded(self, server: Server) -> bool:
         if server.mark or not self.options.exclude_cidrs:

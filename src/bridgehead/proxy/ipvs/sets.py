@@ -29,6 +29,7 @@ DROPPED: Final = "KUBE-IPVS-DROP"  # policy Local without a backend on this node
 CLUSTER_CLIENTS: Final = "KUBE-IPVS-INSIDE"  # with a virtual server of its own for clients in the cluster
 
 TRIAL: Final = "KUBE-IPVS-PROBE"  # of the probe, to ask the kernel for a type
+INTERIM: Final = "KUBE-IPVS-INTERIM"  # has the elements of a set whose limit changes
 
 PROTOCOLS: Final = ("tcp", "udp", "sctp")
 
@@ -60,6 +61,11 @@ def in_family(name: str, family: Family) -> str:
     return name if family == 4 else name.replace("KUBE-", "KUBE-6-", 1)[:31]
 
 
+def is_of(name: str, family: Family) -> bool:
+    """Return whether a set of that name belongs to a family."""
+    return name.startswith("KUBE-6-") == (family == 6)
+
+
 def node_ports(protocol: str, *, local: bool) -> str:
     """Return the set of a protocol's node ports; `local`: of those with externalTrafficPolicy Local."""
     suffix = "SCTP-HASH" if protocol == "sctp" else protocol.upper()
@@ -75,7 +81,7 @@ def wanted(family: Family) -> dict[str, SetType]:
 def all_names() -> Iterator[str]:
     """Yield the names of this mode's sets, and of those of older kube-proxies."""
     for family in (4, 6):
-        for name in (*_KINDS, *_FORMER, TRIAL):
+        for name in (*_KINDS, *_FORMER, TRIAL, INTERIM):
             yield in_family(name, family)
 
 

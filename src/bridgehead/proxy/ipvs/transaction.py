@@ -45,6 +45,7 @@ class Transaction:
     closing: list[Server] = field(default_factory=list)  # are removed after their last real server
     gone: list[Server] = field(default_factory=list)
     removed: dict[str, set[str]] = field(default_factory=dict)
+    limited: list[str] = field(default_factory=list)  # sets that get the usual limit of elements
     takes_over: bool = False
 
     def __bool__(self) -> bool:
@@ -54,7 +55,7 @@ class Transaction:
         """Return the number of objects it changes."""
         return (
             sum(map(len, (self.replaced, self.created, self.servers, self.destinations, self.bound, self.unbound,
-                          self.retired, self.gone)))
+                          self.retired, self.gone, self.limited)))
             + sum(map(len, (*self.added.values(), *self.removed.values())))
             + self.rules.size()
         )  # fmt: skip

@@ -77,6 +77,19 @@ def test_a_cluster_ip_is_a_virtual_server_on_the_dummy_interface() -> None:
     }
 
 
+def test_a_set_gets_the_usual_limit_unless_it_has_too_many_elements() -> None:
+    """kube-proxy cannot use sets with another limit."""
+    present = {name: (kind, set()) for name, kind in sets.wanted(4).items()}
+    kernel = KernelState(sets=present, limits={"KUBE-CLUSTER-IP": 4194304, "KUBE-LOOP-BACK": 4194304, "other": 7})
+    pods = [Backend(f"10.244.{n >> 8}.{n & 255}", port, "node1", "", True) for port in (80, 81) for n in range(32769)]
+
+    for frontend_, expected in (
+        (WEB, ["KUBE-LOOP-BACK", "KUBE-CLUSTER-IP"]),
+        (frontend("10.96.0.10", 80, *pods), ["KUBE-CLUSTER-IP"]),
+    ):
+        assert Renderer(SETTINGS, IpvsOptions()).full([frontend_], (), kernel, NODE).limited == expected
+
+
 def test_health_checks_are_accepted() -> None:
     made = full(frontend("10.96.0.10", 80, HERE, health_check_port=31234))
 
