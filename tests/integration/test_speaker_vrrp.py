@@ -163,6 +163,7 @@ async def test_addresses_have_one_master_that_changes_when_it_fails():
 
         await until(have_priorities)
         found = await priorities()
+        second = found[sorted(found)[-2]]
         master = await until_master(BOTH, found[max(found)])
 
         async def is_held() -> bool:
@@ -197,13 +198,16 @@ async def test_addresses_have_one_master_that_changes_when_it_fails():
         await until(is_back)
 
         # A drain: the others take over before the node lets go, and open connections go on, also when the node comes
-        # back, and takes the addresses back.
+        # back, and takes the addresses back. On a busy machine, the third node may be the master before the second one
+        # is: connections of the drained node go on all the same, but those that begin at the third one need not.
         speaker = world.speakers[master]
         with connections() as connect:
             before = connect(master)
             speaker.signal(signal.SIGTERM)
-            successor = await until_master(BOTH, *others(master))
+            await until_master(BOTH, *others(master))
             speaker.process.wait()
+            check_carried_on(*before)
+            successor = await until_master(BOTH, second)
 
             async def is_drained() -> bool:
                 return await answers(successor)
@@ -242,12 +246,14 @@ async def test_addresses_have_one_master_that_changes_when_it_fails():
             await until_master(BOTH, master)
             await until_ended(processes)
 
-        # Without endpoints, no node has the addresses.
+        # Without endpoints, no node has the addresses, or that of a virtual router. A node that learns of it later than
+        # the master may be the master for a moment.
         for name in ("web", "external", "later"):
             await world.set_endpoints(name, [])
 
         async def is_gone() -> bool:
-            return masters(vip(10), vip(11)) == {}
+            has_routers = any("169.254.254" in addresses_of(node) for node in NODES_IN_WORLD)
+            return not has_routers and masters(vip(10), vip(11), vip(12)) == {}
 
         await until(is_gone)
 
@@ -262,4 +268,3 @@ async def test_addresses_have_one_master_that_changes_when_it_fails():
             )
 
         await until(are_recorded)
-        assert all("169.254.254" not in addresses_of(node) for node in NODES_IN_WORLD)

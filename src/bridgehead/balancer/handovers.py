@@ -19,7 +19,9 @@ from .kernel_tables import KernelTables
 from .ranges import IpAddress
 from .view import ClusterView, Publication
 
-_PASSING_SECONDS: Final = 2.0  # in which a move is over, and only the next holder receives an address's packets
+# In which a move is over, and only the next holder receives an address's packets. Longer than a speaker that ends waits
+# for the next holder (`leave` of the speaker's reconciler): when it ends without one, several nodes may take over.
+_PASSING_SECONDS: Final = 5.0
 _LATE_SECONDS: Final = 0.3  # in which clients learn of the next holder, also on a busy machine
 _REMAINING_SECONDS: Final = 60.0  # in which a node whose speaker has ended is still expected to forward
 
@@ -27,7 +29,8 @@ _REMAINING_SECONDS: Final = 60.0  # in which a node whose speaker has ended is s
 class _Handover(NamedTuple):
     """`node`: the name of the node that had the address. `protocol`: how this node announces it.
 
-    `is_passing`: another node should be the next holder, and this handover ends by itself.
+    `is_passing`: another node should be the next holder, and this handover ends by itself unless this node has the
+    address.
     """
 
     node: str
@@ -48,6 +51,7 @@ class Handovers:
         self._handovers: dict[IpAddress, _Handover] = {}
         # As many as the pools have. The next holder copies packets in doubt for as long as it has the address.
         self._lost: set[IpAddress] = set()
+        self._retained: dict[str, Collection[IpAddress]] = {}  # of those in `_handovers`, by protocol
         self._absent: dict[str, asyncio.TimerHandle] = {}  # what forgets each node whose speaker has ended
         self._has_changed = False
         self._tables = KernelTables(
@@ -89,10 +93,13 @@ class Handovers:
             self._has_changed = True
 
     def pass_on(self, address: IpAddress, node: str, protocol: str) -> None:
-        """Do as `begin` for a moment, in which this node may have the address, although another one should have it."""
+        """Do as `begin` for a moment, in which this node may have the address, although another one should have it.
+
+        On a busy machine the other node may be late: the moment lasts until the address is no longer retained.
+        """
         if node in self._view.members and node != self._view.this_node:
             handover = self._handovers[address] = _Handover(node, protocol, is_passing=True)
-            asyncio.get_running_loop().call_later(_PASSING_SECONDS, self._end, address, handover)
+            asyncio.get_running_loop().call_later(_PASSING_SECONDS, self._end_passing, address, handover)
             self._has_changed = True
 
     def lose(self, address: IpAddress) -> None:
@@ -111,6 +118,7 @@ class Handovers:
 
     def retain(self, addresses: Collection[IpAddress], protocol: str) -> None:
         """End the handovers of all other addresses of a protocol."""
+        self._retained[protocol] = self._handovers.keys() & addresses
         for address in self._handovers.keys() - addresses:
             self.end(address, protocol)
 
@@ -121,6 +129,12 @@ class Handovers:
             self._tables.update(is_needed=bool(self._handovers or self._lost))
 
     # --------------------------------------------------------------------------------------------------------------
+
+    def _end_passing(self, address: IpAddress, handover: _Handover) -> None:
+        if self._handovers.get(address) is handover:
+            self._handovers[address] = handover._replace(is_passing=False)
+            if address not in self._retained.get(handover.protocol, ()):
+                self.end(address, handover.protocol)
 
     def _end(self, address: IpAddress, handover: _Handover) -> None:
         if self._handovers.get(address) is handover:  # none has begun since

@@ -196,6 +196,24 @@ async def test_a_node_that_may_have_an_address_for_an_instant_passes_packets_on(
         assert Tables.nodes == {"10.1.0.2": "10.0.0.3"}
 
 
+def test_a_node_that_keeps_an_address_for_longer_than_an_instant_passes_packets_on_until_it_loses_it(monkeypatch):
+    """On a busy machine the next holder may be seconds late."""
+
+    async def move() -> None:
+        async with running(monkeypatch) as handovers:
+            for address in (FIRST, SECOND):
+                handovers.pass_on(address, "node2", "vrrp")
+            handovers.retain([FIRST], "vrrp")
+            handovers.apply()
+            await asyncio.sleep(60)
+            assert Tables.nodes == {"10.1.0.1": "10.0.0.2"}
+            handovers.retain([], "vrrp")
+            await a_moment()
+            assert Tables.nodes == {}
+
+    run_virtual(move())
+
+
 def test_the_rules_are_updated_once_for_all_handovers_that_end_at_a_time(monkeypatch):
     """With thousands of addresses, an update for each of them takes a minute."""
 

@@ -14,6 +14,7 @@ from bridgehead.balancer.announcer import EventReport, UpdateResult
 from bridgehead.balancer.handovers import Handovers
 from bridgehead.balancer.model import Configuration, Pool, VrrpAdvertisement
 from bridgehead.balancer.ranges import IpAddress, parse_range
+from bridgehead.balancer.speaker.speaker_reconciler import _LEAVE_SECONDS
 from bridgehead.balancer.view import ClusterView, NodeView, Publication
 from bridgehead.balancer.vrrp import address_groups
 from bridgehead.balancer.vrrp import announcer as module
@@ -21,6 +22,7 @@ from bridgehead.balancer.vrrp.address_groups import GroupKey, by_rank
 from bridgehead.balancer.vrrp.announcer import VrrpAnnouncer
 from bridgehead.balancer.workspace import Workspace
 from bridgehead.objects.meta import ObjectKey
+from tests.unit.virtual_time import run_virtual
 
 POOL = Pool("eip", "openelb", (parse_range("10.1.0.0/24"),), vrrp=(VrrpAdvertisement("eip", "eth0"),))
 WEB = ObjectKey("default", "web")
@@ -332,17 +334,44 @@ async def test_packets_go_to_the_last_master_before_and_while_this_node_is_one(m
     await asyncio.wait([running])
 
 
-async def test_a_node_that_should_not_be_the_master_passes_packets_on_for_a_moment():
-    """The timers of two nodes may end together."""
-    first, _, third = nodes = by_rank(GroupKey("eth0", "selected by "), ["node1", "node2", "node3"])
-    handovers = Recorder()
-    announcer = VrrpAnnouncer(Watcher(), "keepalived", Workspace(), lambda message: None, handovers)
+def test_a_node_that_should_not_be_the_master_passes_packets_on_for_a_moment_and_while_it_is_one(monkeypatch):
+    """The timers of two nodes may end together, and the right node may be late."""
+    monkeypatch.setattr(module, "Addresses", _no_addresses)
+    monkeypatch.setattr(module, "KeepalivedProcess", RunningKeepalived)
+    monkeypatch.setattr(module, "find_link", lambda interface: "")
+    first, second, third = nodes = by_rank(GroupKey("eth0", "selected by "), ["node1", "node2", "node3"])
     web = Publication(WEB, "uid", {}, ((ipaddress.ip_address("10.1.0.1"), POOL),), False, frozenset(), True)
-    for leaving in ("", first):
-        view = look(*nodes, leaving=leaving, this=third)
-        for one in (handovers, announcer):
-            one.update(view, {WEB: web}, [WEB])
-    assert handovers.nodes == {"10.1.0.1": first}
+
+    async def move() -> None:
+        handovers = Recorder()
+        announcer = VrrpAnnouncer(Watcher(), "keepalived", Workspace(), lambda message: None, handovers)
+
+        def see(*members: str, leaving: str = "") -> dict[str, str]:
+            view = look(*members, leaving=leaving, this=third)
+            for one in (handovers, announcer):
+                one.update(view, {WEB: web}, [WEB])
+            return handovers.nodes
+
+        see(*nodes)
+        running = asyncio.create_task(announcer.run())
+        await until(lambda: len(RunningKeepalived.running) == 1)
+        [keepalived] = RunningKeepalived.running
+        [group] = announcer.section()
+        assert see(*nodes, leaving=first) == {"10.1.0.1": first}
+        # No node has taken over before the speaker of the first one has ended, and then the wrong one does.
+        await asyncio.sleep(_LEAVE_SECONDS + 0.5)
+        assert see(second, third) == {"10.1.0.1": first}
+        keepalived.on_state(group["group"], True)
+        await asyncio.sleep(30)
+        assert handovers.nodes == {"10.1.0.1": first}
+        keepalived.on_state(group["group"], False)
+        assert handovers.nodes == {"10.1.0.1": first}  # clients do not know the new master yet
+        await asyncio.sleep(1)
+        assert handovers.nodes == {}
+        running.cancel()
+        await asyncio.wait([running])
+
+    run_virtual(move())
 
 
 def _no_addresses() -> None:
