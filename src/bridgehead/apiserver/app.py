@@ -22,7 +22,7 @@ from bridgehead.storage import OutcomeUnknown, StoreAway, StoreBroken
 from .access.authentication import Authenticator
 from .access.authorization import Authorizer, refusal
 from .access.impersonation import impersonate
-from .audit.trail import Begin, begin_unaudited
+from .audit.request_hooks import Begin, begin_unaudited
 from .bodies.patch import APPLY_PATCH
 from .errors import (
     ApiStatus,
@@ -36,7 +36,7 @@ from .errors import (
     unavailable,
 )
 from .exchange import Exchange
-from .flowcontrol.control import FlowControl, is_long_running
+from .flowcontrol.apf_controller import FlowControl, is_long_running
 from .flowcontrol.levels import Overloaded
 from .handlers.access_reviews import Reviews
 from .handlers.dispatch import Dispatch

@@ -18,19 +18,19 @@ from .access.authentication import Authenticator
 from .access.authorization import Authorizer
 from .access.node_authorizer import NodeAuthorizer
 from .access.node_relations import NodeRelations
-from .access.rbac.stored_policy import StoredPolicy
+from .access.rbac.policy_cache import StoredPolicy
 from .access.request_headers import RequestHeaders
 from .access.service_account_tokens import TokenAuthority, TokenSettings
-from .admission.parts import AdmissionParts
+from .admission.plugin_dependencies import PluginDependencies
 from .admission.plugins import build_chain
 from .app import Application
-from .audit.trail import begin_unaudited
+from .audit.request_hooks import begin_unaudited
 from .bodies.definitions import OBJECT_META, LazyDefinitions
 from .bodies.protobuf import plain_scalars
 from .bodies.schema import Schema
+from .customresources.customresourcedefinitions import definition_resource
 from .customresources.definition_controller import Definitions
-from .customresources.kind import definition_resource
-from .flowcontrol.control import FlowControl
+from .flowcontrol.apf_controller import FlowControl
 from .flowcontrol.metrics import PriorityLevelMetrics
 from .handlers.access_reviews import Reviews
 from .handlers.apply import Applier
@@ -235,7 +235,7 @@ def build_api(table: Sequence[Resource], store: Store, settings: ApiSettings) ->
 
     shape_of = partial(_shape_of, schema)
     chain = build_chain(
-        AdmissionParts(
+        PluginDependencies(
             store,
             resources,
             authorizer,

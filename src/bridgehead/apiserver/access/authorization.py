@@ -14,8 +14,8 @@ from bridgehead.apiserver.errors import ApiStatus, qualified
 from bridgehead.apiserver.http.request_info import RequestInfo
 from bridgehead.apiserver.http.user import User
 
-from .rbac.rbac_policy import Decision, Resolved
-from .rbac.stored_policy import StoredPolicy
+from .rbac.policy_cache import StoredPolicy
+from .rbac.rbac_authorizer import Decision, Resolved
 
 MASTERS = "system:masters"
 

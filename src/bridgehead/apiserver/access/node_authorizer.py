@@ -16,7 +16,7 @@ from bridgehead.objects.selectors import parse_field_selector
 from bridgehead.storage import Key
 
 from .node_relations import NodeRelations
-from .rbac.rbac_policy import Decision
+from .rbac.rbac_authorizer import Decision
 
 _PREFIX = "system:node:"
 _GROUP = "system:nodes"

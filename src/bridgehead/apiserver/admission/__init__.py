@@ -2,7 +2,8 @@
 
 attributes                  what a plug-in knows about a request
 chain                       the order of the plug-ins, and the calls
-plugins, parts              the chain of this server, and what its plug-ins need of the server
+plugins                     the chain of this server
+plugin_dependencies         the parts of the server that plug-ins need
 enabled_plugins             the plug-ins that `--enable-admission-plugins` may name
 namespace_lifecycle         NamespaceLifecycle
 service_accounts            ServiceAccount

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import msgspec
 
 from bridgehead.apiserver.access.authorization import MASTERS, Authorizer
-from bridgehead.apiserver.access.rbac.rbac_policy import join_errors
+from bridgehead.apiserver.access.rbac.rbac_authorizer import join_errors
 from bridgehead.apiserver.errors import forbidden
 from bridgehead.apiserver.http.request_info import RequestInfo
 from bridgehead.apiserver.http.worker import run_long

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from bridgehead.apiserver.access.rbac.rbac_policy import Decision
+from bridgehead.apiserver.access.rbac.rbac_authorizer import Decision
 from bridgehead.apiserver.cel.library.authorization import AccessQuery, Authorizer, ResourceCheck
 from bridgehead.apiserver.cel.library.authorization import Decision as CheckResult
 from bridgehead.apiserver.http.request_info import RequestInfo

@@ -25,7 +25,7 @@ from .limit_ranger import LimitRanger
 from .namespace_lifecycle import NamespaceLifecycle
 from .node_addresses import NodeAddresses
 from .node_restriction import NodeRestriction
-from .parts import AdmissionParts
+from .plugin_dependencies import PluginDependencies
 from .pod_topology import PodTopologyLabels
 from .podsecurity.plugin import PodSecurity
 from .policies.policy_plugins import MutatingPolicies, ParameterRights, ValidatingPolicies
@@ -35,7 +35,7 @@ from .volumes import ClaimResize, StorageProtection, VolumePhases
 from .webhooks.webhook_plugins import MutatingWebhooks, ValidatingWebhooks, Webhooks
 
 
-def build_chain(parts: AdmissionParts) -> Chain:
+def build_chain(parts: PluginDependencies) -> Chain:
     store, authorizer, webhooks = parts.store, parts.authorizer, Webhooks(parts)
     return Chain(
         (

@@ -15,7 +15,7 @@ import msgspec
 
 from bridgehead.apiserver.bodies.protobuf import MAGIC, BadPacket, decode_envelope_untrusted, decode_message_untrusted
 from bridgehead.apiserver.bodies.schema import Schema
-from bridgehead.apiserver.flowcontrol.control import is_long_running
+from bridgehead.apiserver.flowcontrol.apf_controller import is_long_running
 from bridgehead.apiserver.http.negotiation import media_type_of
 from bridgehead.apiserver.http.request import MAX_BODY, Receive, Response, Scope, Stream
 from bridgehead.apiserver.http.request_info import RequestInfo
@@ -34,7 +34,7 @@ from .audit_policy import (
     Level,
 )
 from .log_file import AuditSink
-from .trail import UNAUDITED, Trail
+from .request_hooks import UNAUDITED, Trail
 
 _DECISION, _REASON = "authorization.k8s.io/decision", "authorization.k8s.io/reason"
 _LEFT_EARLY = {"status": "Success", "message": "Connection closed early"}

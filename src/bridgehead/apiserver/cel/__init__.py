@@ -5,7 +5,7 @@
     device_environment          the environment of selectors of devices
     schema_types                types of variables from schemas
     lexer, parser, macros       text to `syntax_tree`
-    checker, unification        types of nodes; names and overloads; `literals` checks constants
+    checker, unification        types of nodes; names and overloads; `literal_validation`: constants
     compiling, steps, calls,    nodes to closures; `set_and_map_lists` has their `==` and `+`
       comprehensions
     estimation                  the most that an expression costs

@@ -228,7 +228,7 @@ class Checker:
     # --- Aggregates -------------------------------------------------------------------------------------------------
 
     def _joined(self, before: Type | None, current: Type) -> Type:
-        """Return the common type of elements, dyn if there is none; `literals` refuses that in most calls."""
+        """Return the common type of elements, dyn if there is none; `literal_validation` refuses that in most calls."""
         if before is None:
             return current
         if self._fits(current, before):

@@ -16,7 +16,7 @@ from .declarations import Functions
 from .errors import BudgetExceeded, CompileError, EvaluationError, ProgramError, WrongResult
 from .estimation import estimate_cost
 from .library import STANDARD
-from .literals import check_literals
+from .literal_validation import check_literals
 from .parser import parse
 from .syntax_tree import Comprehension, Node
 from .types import Type

@@ -5,7 +5,7 @@
     limits.py              the limits of each level
     dangling_condition.py  the condition Dangling of a FlowSchema
     metrics.py             seats, waiting and refused requests
-    control.py             the configuration in force, kept up to date
+    apf_controller.py      the configuration in force, kept up to date
 
 `app` calls `FlowControl.classify` for each request, and takes a seat for the time in which the request is handled.
 Simpler than Kubernetes: every request takes one seat, lent seats go at once to the level that asks for one instead of

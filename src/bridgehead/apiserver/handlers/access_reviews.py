@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from bridgehead.apiserver.access.authentication import Authenticator
 from bridgehead.apiserver.access.authorization import Authorizer
 from bridgehead.apiserver.access.node_authorizer import node_name_of
-from bridgehead.apiserver.access.rbac.rbac_policy import join_errors
+from bridgehead.apiserver.access.rbac.rbac_authorizer import join_errors
 from bridgehead.apiserver.bodies.decoding import decode_kind
 from bridgehead.apiserver.bodies.schema import Schema
 from bridgehead.apiserver.errors import bad_request, invalid, method_not_allowed

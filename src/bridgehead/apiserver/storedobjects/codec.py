@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from bridgehead.apiserver.bodies.definitions import OBJECT_META
 from bridgehead.apiserver.bodies.protobuf.objects import ProtobufObjects
 from bridgehead.apiserver.bodies.schema import Schema
+from bridgehead.apiserver.customresources.customresourcedefinitions import definition_resource
 from bridgehead.apiserver.customresources.definitions import ID as DEFINITIONS
-from bridgehead.apiserver.customresources.kind import definition_resource
 from bridgehead.apiserver.resource import JsonObject, Resource
 from bridgehead.media_types import JSON
 from bridgehead.storage import Facts, Key

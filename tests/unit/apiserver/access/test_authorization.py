@@ -10,7 +10,7 @@ import pytest
 from bridgehead.apiserver.access.authorization import Authorizer
 from bridgehead.apiserver.access.node_authorizer import NodeAuthorizer
 from bridgehead.apiserver.access.node_relations import NodeRelations, volume_secrets
-from bridgehead.apiserver.access.rbac.stored_policy import StoredPolicy
+from bridgehead.apiserver.access.rbac.policy_cache import StoredPolicy
 from bridgehead.apiserver.errors import ApiStatus
 from bridgehead.apiserver.http.request_info import parse_query, parse_request
 from bridgehead.apiserver.http.user import ANONYMOUS, AUTHENTICATED, InvalidCredentials, User, user_from_certificate

@@ -8,7 +8,7 @@ import pytest
 
 from bridgehead.apiserver.access.authorization import refusal
 from bridgehead.apiserver.access.impersonation import impersonate
-from bridgehead.apiserver.access.rbac.rbac_policy import Decision
+from bridgehead.apiserver.access.rbac.rbac_authorizer import Decision
 from bridgehead.apiserver.errors import ApiStatus
 from bridgehead.apiserver.http.request_info import RequestInfo, parse_request
 from bridgehead.apiserver.http.user import User

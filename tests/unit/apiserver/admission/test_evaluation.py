@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bridgehead.apiserver.access.rbac.rbac_policy import Decision
+from bridgehead.apiserver.access.rbac.rbac_authorizer import Decision
 from bridgehead.apiserver.admission.attributes import CONNECT, CREATE, Attributes
 from bridgehead.apiserver.admission.evaluation import (
     Expression,

@@ -10,12 +10,12 @@ import pytest
 
 from bridgehead.apiserver.bodies.definitions import OBJECT_META, LazyDefinitions
 from bridgehead.apiserver.bodies.schema import Schema
+from bridgehead.apiserver.customresources.customresourcedefinitions import DefinitionStrategy
 from bridgehead.apiserver.customresources.definition_validation import (
     validate_definition,
     validate_definition_status,
     validate_definition_update,
 )
-from bridgehead.apiserver.customresources.kind import DefinitionStrategy
 
 from .definitions import SCALE, definition, texts, version
 

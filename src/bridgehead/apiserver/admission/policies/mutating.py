@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 from bridgehead.apiserver.admission.attributes import Attributes, shown_name
 from bridgehead.apiserver.admission.equivalent_forms import Forms
 from bridgehead.apiserver.admission.evaluation import ExpressionFailed, work_size
-from bridgehead.apiserver.admission.parts import AdmissionParts
+from bridgehead.apiserver.admission.plugin_dependencies import PluginDependencies
 from bridgehead.apiserver.bodies.conforming import conform
 from bridgehead.apiserver.cel import Budget, BudgetExceeded
 from bridgehead.apiserver.errors import ApiStatus, SchemaMismatch, forbidden
@@ -50,7 +50,7 @@ class _Passes:
 class MutatingDispatcher:
     """Applies the policies of a request."""
 
-    def __init__(self, parts: AdmissionParts, policies: str, bindings: str) -> None:
+    def __init__(self, parts: PluginDependencies, policies: str, bindings: str) -> None:
         self._store, self._authorizer, self._table = parts.store, parts.authorizer, parts.table
         self._shape_of, self._root_of = parts.shape_of, parts.root_of
         self._source = PolicySource(parts.store, policies, bindings, parts.table)

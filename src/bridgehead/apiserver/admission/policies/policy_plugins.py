@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from bridgehead.apiserver.admission.attributes import CREATE, UPDATE, Attributes
 from bridgehead.apiserver.admission.chain import Plugin
-from bridgehead.apiserver.admission.parts import AdmissionParts
+from bridgehead.apiserver.admission.plugin_dependencies import PluginDependencies
 from bridgehead.apiserver.resource import JsonObject
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _KINDS = frozenset({VALIDATING, VALIDATING_BINDINGS, MUTATING, MUTATING_BINDINGS
 class MutatingPolicies(Plugin):
     """The plug-in MutatingAdmissionPolicy."""
 
-    def __init__(self, parts: AdmissionParts) -> None:
+    def __init__(self, parts: PluginDependencies) -> None:
         self._parts, self._store = parts, parts.store
 
     def handles(self, attributes: Attributes) -> bool:
@@ -46,7 +46,7 @@ class MutatingPolicies(Plugin):
 class ValidatingPolicies(Plugin):
     """The plug-in ValidatingAdmissionPolicy."""
 
-    def __init__(self, parts: AdmissionParts) -> None:
+    def __init__(self, parts: PluginDependencies) -> None:
         self._parts, self._store = parts, parts.store
 
     def handles(self, attributes: Attributes) -> bool:
@@ -65,7 +65,7 @@ class ValidatingPolicies(Plugin):
 class ParameterRights(Plugin):
     """Refusal of policies and bindings whose writer may not read the parameters that they name."""
 
-    def __init__(self, parts: AdmissionParts) -> None:
+    def __init__(self, parts: PluginDependencies) -> None:
         self._parts = parts
 
     def handles(self, attributes: Attributes) -> bool:

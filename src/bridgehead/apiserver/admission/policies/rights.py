@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from bridgehead.apiserver.admission.attributes import Attributes
-from bridgehead.apiserver.admission.parts import AdmissionParts
+from bridgehead.apiserver.admission.plugin_dependencies import PluginDependencies
 from bridgehead.apiserver.errors import ApiStatus, invalid
 from bridgehead.apiserver.field import Field, FieldError
 from bridgehead.apiserver.http.request_info import RequestInfo
@@ -21,7 +21,7 @@ from .parameters import NotConfigured, find_param_resource
 _MASTERS = "system:masters"
 
 
-def check_param_kind(parts: AdmissionParts, attributes: Attributes, policy: JsonObject, old: JsonObject) -> None:
+def check_param_kind(parts: PluginDependencies, attributes: Attributes, policy: JsonObject, old: JsonObject) -> None:
     """Raise a 422 unless the writer of a policy may read all objects of its `paramKind`."""
     kind = policy["spec"].get("paramKind")
     if kind is None or kind == old.get("spec", {}).get("paramKind") or _MASTERS in attributes.user.groups:
@@ -34,7 +34,7 @@ def check_param_kind(parts: AdmissionParts, attributes: Attributes, policy: Json
 
 
 def check_param_ref(
-    parts: AdmissionParts, policies: str, attributes: Attributes, binding: JsonObject, old: JsonObject
+    parts: PluginDependencies, policies: str, attributes: Attributes, binding: JsonObject, old: JsonObject
 ) -> None:
     """Raise a 422 unless the writer of a binding may read the objects of its `paramRef`.
 
@@ -56,7 +56,7 @@ def check_param_ref(
         raise _refusal(attributes, binding, Field(None, "spec.paramRef").forbidden(problem))
 
 
-def _may(parts: AdmissionParts, user: User, verb: str, kind: JsonObject | None, namespace: str, name: str) -> bool:
+def _may(parts: PluginDependencies, user: User, verb: str, kind: JsonObject | None, namespace: str, name: str) -> bool:
     """Whether a user may read parameters. Unknown parts are "*"."""
     group = version = plural = "*"
     if kind is not None:

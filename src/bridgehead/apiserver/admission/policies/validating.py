@@ -14,7 +14,7 @@ import msgspec
 from bridgehead.apiserver.admission.attributes import Attributes, shown_name
 from bridgehead.apiserver.admission.equivalent_forms import Forms
 from bridgehead.apiserver.admission.evaluation import work_size
-from bridgehead.apiserver.admission.parts import AdmissionParts
+from bridgehead.apiserver.admission.plugin_dependencies import PluginDependencies
 from bridgehead.apiserver.errors import ApiStatus, forbidden
 from bridgehead.apiserver.http.worker import LONG_BYTES, in_loop, run_long
 from bridgehead.apiserver.resource import JsonObject
@@ -33,7 +33,7 @@ _CODES = {"Forbidden": 403, "Unauthorized": 401, "RequestEntityTooLarge": 413}
 class ValidatingDispatcher:
     """Evaluates the policies of a request."""
 
-    def __init__(self, parts: AdmissionParts, policies: str, bindings: str) -> None:
+    def __init__(self, parts: PluginDependencies, policies: str, bindings: str) -> None:
         self._store, self._authorizer, self._table = parts.store, parts.authorizer, parts.table
         self._source = PolicySource(parts.store, policies, bindings, parts.table)
         self._rules: WeakKeyDictionary[Policy, ValidatingRules] = WeakKeyDictionary()

@@ -13,7 +13,7 @@ import msgspec
 from bridgehead.apiserver.admission.attributes import Attributes
 from bridgehead.apiserver.admission.equivalent_forms import Forms
 from bridgehead.apiserver.admission.matching import matches_namespace, matches_object
-from bridgehead.apiserver.admission.parts import AdmissionParts
+from bridgehead.apiserver.admission.plugin_dependencies import PluginDependencies
 from bridgehead.apiserver.errors import ApiStatus
 from bridgehead.apiserver.metrics.waits import record_wait
 from bridgehead.apiserver.resource import JsonObject
@@ -38,7 +38,7 @@ _encode = msgspec.json.Encoder().encode
 class Caller:
     """Calls webhooks, mutating and validating ones."""
 
-    def __init__(self, parts: AdmissionParts) -> None:
+    def __init__(self, parts: PluginDependencies) -> None:
         self.parts = parts
 
     @cached_property

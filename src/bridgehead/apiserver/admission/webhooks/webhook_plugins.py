@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from bridgehead.apiserver.admission.attributes import Attributes
 from bridgehead.apiserver.admission.chain import Plugin
-from bridgehead.apiserver.admission.parts import AdmissionParts
+from bridgehead.apiserver.admission.plugin_dependencies import PluginDependencies
 from bridgehead.apiserver.resource import JsonObject
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ MUTATING, VALIDATING = f"mutatingwebhookconfigurations.{_GROUP}", f"validatingwe
 class Webhooks:
     """The webhooks of a server. The two plug-ins share it."""
 
-    def __init__(self, parts: AdmissionParts) -> None:
+    def __init__(self, parts: PluginDependencies) -> None:
         self.parts = parts
 
     @cached_property

@@ -10,7 +10,7 @@ import pytest
 
 from bridgehead.apiserver.customresources.schema import Structural
 from bridgehead.apiserver.customresources.schema.errors import MAX_ERRORS
-from bridgehead.apiserver.customresources.schema.rule_declaration import CostTotal
+from bridgehead.apiserver.customresources.schema.rule_validation import CostTotal
 from bridgehead.apiserver.customresources.schema.rules import Validator
 from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import JsonObject

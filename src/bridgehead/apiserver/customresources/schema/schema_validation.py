@@ -12,13 +12,13 @@ from bridgehead.apiserver.field import Field
 from bridgehead.apiserver.resource import JsonObject
 from bridgehead.apiserver.shapes import Shape
 
-from .default_values import validate_defaults
+from .default_validation import validate_defaults
 from .errors import Errors, quote
 from .formats import unrecognized_format
-from .list_types import validate_list_and_map_types
+from .list_type_validation import validate_list_and_map_types
 from .node import CHOICES, EMBEDDED, LIST_TYPE, META_FIELDS, PRESERVE_UNKNOWN, VALIDATIONS, Node, subschema_at
-from .rule_declaration import CostTotal, validate_rule_fields, validate_rule_programs
-from .structure import MAX_DEPTH, is_too_deep, subschemas, unsupported, validate_structural
+from .rule_validation import CostTotal, validate_rule_fields, validate_rule_programs
+from .structural_validation import MAX_DEPTH, is_too_deep, subschemas, unsupported, validate_structural
 
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")
 # Fields that may stand at the root if there is a status subresource: the status must be valid by its own schema alone.

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bridgehead.apiserver.flowcontrol.control import FlowControl
+from bridgehead.apiserver.flowcontrol.apf_controller import FlowControl
 from bridgehead.apiserver.http.request_info import parse_request
 from bridgehead.apiserver.http.user import User
 from tests.unit.apiserver.world import World, open_world

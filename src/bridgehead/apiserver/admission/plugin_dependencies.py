@@ -21,7 +21,7 @@ RootOf = Callable[[Resource], Shape]
 
 
 @dataclass(frozen=True, slots=True)
-class AdmissionParts:
+class PluginDependencies:
     """Parts of the server. `metrics` is the registry of its metrics, `clock` returns seconds since the epoch.
 
     `enabled`: names of optional plug-ins.

@@ -12,7 +12,7 @@ from bridgehead.apiserver.customresources.schema import (
     format_warnings,
     resolve,
 )
-from bridgehead.apiserver.customresources.schema.structure import MAX_DEPTH
+from bridgehead.apiserver.customresources.schema.structural_validation import MAX_DEPTH
 from bridgehead.apiserver.resource import JsonObject
 
 from .objects import INTEGER, PRESERVED, STRING, keyed, listing, mapping, schema_texts, struct

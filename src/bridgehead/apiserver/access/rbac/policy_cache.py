@@ -6,7 +6,7 @@ from bridgehead.apiserver.resources import rbac
 from bridgehead.storage import Change as StoredChange
 from bridgehead.storage import Overflow, Store, TooOld, Watch
 
-from .rbac_policy import Policy
+from .rbac_authorizer import Policy
 
 _ROLES = (rbac.CLUSTER_ROLES.id, rbac.ROLES.id)
 _BINDINGS = (rbac.CLUSTER_ROLE_BINDINGS.id, rbac.ROLE_BINDINGS.id)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridgehead.apiserver.access.rbac.rbac_policy import Policy
-from bridgehead.apiserver.access.rbac.stored_policy import StoredPolicy
+from bridgehead.apiserver.access.rbac.policy_cache import StoredPolicy
+from bridgehead.apiserver.access.rbac.rbac_authorizer import Policy
 from bridgehead.apiserver.errors import ApiStatus
 from bridgehead.apiserver.http.request_info import RequestInfo
 from bridgehead.apiserver.http.user import User
