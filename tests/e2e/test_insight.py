@@ -8,7 +8,7 @@ import json
 import pytest
 
 from bridgehead.cli.cluster_access import choose_cluster
-from bridgehead.cli.lab_namespaces import LabNamespaces
+from bridgehead.cli.lab_network_namespaces import LabNamespaces
 from bridgehead.client import ApiClient
 from bridgehead.insight.facts.network_reading import read_network
 from bridgehead.insight.facts.network_state import NetworkState, Section

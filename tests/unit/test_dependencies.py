@@ -380,12 +380,12 @@ def test_a_cache_of_the_interpreter_can_be_cleared():
 
 @pytest.mark.parametrize("name", ["make_context", "parse_args", "collect_usage_pieces", "format_options"])
 def test_typers_command_has_the_overridden_method(name):
-    """`cli.flags.Command` overrides the method."""
+    """`cli.subcommand.Command` overrides the method."""
     assert callable(getattr(TyperCommand, name))
 
 
 def test_typer_marks_boolean_options():
-    """`cli.flags.Command` accepts a value for boolean options."""
+    """`cli.subcommand.Command` accepts a value for boolean options."""
     assert "is_bool_flag" in vars(TyperOption(param_decls=["--a"], is_flag=True, type=bool))
 
 

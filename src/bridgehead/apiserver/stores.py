@@ -20,8 +20,8 @@ from .resources import build_table
 if TYPE_CHECKING:
     from bridgehead.storage.backups import Copied, OnProgress
     from bridgehead.storage.etcd import EtcdSettings, Layout, ObjectCodec
+    from bridgehead.storage.etcd.backups import Restored
     from bridgehead.storage.etcd.client.etcd_client import EtcdClient
-    from bridgehead.storage.etcd.copies import Restored
     from bridgehead.storage.etcd.etcd_store import EtcdStore
     from bridgehead.storage.sealing import Encryption
 
@@ -77,7 +77,7 @@ def back_up_etcd(
 
     `on_left_out` is called with the key of each object that cannot be decoded, and the reason.
     """
-    from bridgehead.storage.etcd.copies import back_up
+    from bridgehead.storage.etcd.backups import back_up
 
     layout, codec = _form(options, _table())
 
@@ -94,7 +94,7 @@ def restore_etcd(
 
     Events get what is left of their lifetime, and are left out if it is over.
     """
-    from bridgehead.storage.etcd.copies import restore
+    from bridgehead.storage.etcd.backups import restore
 
     layout, codec = _form(options, _table())
     lifetime = partial(_lifetime, now=time.time(), event_seconds=event_seconds)

@@ -162,8 +162,8 @@ def load_command(name: str) -> Any:
     """Return the command object (typer's) of a subcommand."""
     import typer
 
-    from .flags import Command
     from .options import function_for_typer
+    from .subcommand import Command
 
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
     module = importlib.import_module(f"bridgehead.cli.{name.replace('-', '_')}")

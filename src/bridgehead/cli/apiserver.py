@@ -20,10 +20,10 @@ from .etcd_options import (
     media_type_row,
     storage_versions_row,
 )
-from .failures import reporting_failures
-from .flags import as_flags
+from .exit_codes import reporting_failures
 from .groups import ADMISSION, AGGREGATION, AUDITING, AUTHENTICATION, ETCD, KUBELETS, SERVING, STORAGE
 from .options import REQUIRED, option, verbosity_row
+from .subcommand import as_flags
 
 
 @dataclass(frozen=True, kw_only=True)

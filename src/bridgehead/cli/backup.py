@@ -14,9 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .etcd_options import etcd_options
-from .options import REQUIRED, argument
-from .store_copies import (
+from .backup_options import (
     CopyRows,
     Progress,
     describe,
@@ -26,6 +24,8 @@ from .store_copies import (
     reporting_store_errors,
     store_of,
 )
+from .etcd_options import etcd_options
+from .options import REQUIRED, argument
 
 if TYPE_CHECKING:
     from bridgehead.storage.backups import Copied

@@ -28,7 +28,7 @@ from bridgehead.client.errors import ClientError, ConfigError
 from bridgehead.pages import serve
 
 from . import metallb_options
-from .failures import fail, reporting_failures
+from .exit_codes import fail, reporting_failures
 from .groups import ACCESS, ADDRESSES, LEADER_ELECTION, ONCE, WHAT
 from .leader_election import Election, LeaderElectionOptions, parse_election
 from .leader_guardian import start_guardian

@@ -12,8 +12,8 @@ from bridgehead.client.errors import ClientError
 from bridgehead.insight import speakers
 from bridgehead.objects.kinds import SERVICES
 
-from .failures import fail, reporting_failures
-from .kubeconfigs import find_kubeconfig
+from .cluster_choice import find_kubeconfig
+from .exit_codes import fail, reporting_failures
 from .lab_options import reporting_errors
 from .tables import columns
 

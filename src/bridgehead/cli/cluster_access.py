@@ -23,8 +23,8 @@ from bridgehead.lab import state_directories
 from bridgehead.lab.errors import LabError
 from bridgehead.lab.plan import LabFiles, RunningLab
 
-from .failures import reporting_failures
-from .kubeconfigs import find_kubeconfig
+from .cluster_choice import find_kubeconfig
+from .exit_codes import reporting_failures
 from .lab_options import Name, StateDir, reporting_errors
 from .parsing import path
 
@@ -94,7 +94,7 @@ class Cluster:
         if self.lab is not None and self.files is not None:
             from bridgehead.client.errors import Unreachable
 
-            from .lab_namespaces import LabNamespaces
+            from .lab_network_namespaces import LabNamespaces
 
             try:
                 return LabNamespaces(self.lab, self.files)
@@ -121,7 +121,7 @@ def choose_cluster(command: str, kubeconfig: Path | None, name: str | None, stat
 
 
 def run_reporting(command: str, work: Coroutine[Any, Any, T], *failures: type[Exception]) -> T:
-    """Run the work of a command. Errors of the API, and those of `failures`, are one line and exit code 1."""
+    """Run the work of a command. Errors of the API, and those of `exit_codes`, are one line and exit code 1."""
     from bridgehead.client.errors import ClientError
 
     with reporting_failures(command, ClientError, *failures):

@@ -20,7 +20,7 @@ import typer
 
 from bridgehead.proxy.config import MODES
 
-from .live_values import LiveValues, list_values
+from .completion_values import LiveValues, list_values
 from .parsing import path
 
 # Values that the scripts ask for when the user presses the key, by option and by the command's first argument.

@@ -29,7 +29,7 @@ from bridgehead.objects.endpoint_slices import DEFAULT_MAX_ENDPOINTS
 from bridgehead.objects.times import parse_duration
 from bridgehead.pages import Page, Routes, metrics_page, serve
 
-from .failures import fail, reporting_failures
+from .exit_codes import fail, reporting_failures
 from .groups import OPTIONS
 from .leader_election import Election, LeaderElectionOptions, parse_election
 from .leader_guardian import start_guardian

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .cluster_access import Cluster, Kubeconfig, choose_cluster
-from .failures import reporting_failures
+from .exit_codes import reporting_failures
 from .foreground import has_desktop, port_option, until_end
 from .lab_options import Name, StateDir
 

@@ -29,7 +29,7 @@ from bridgehead.dns.supervisor import supervise
 from bridgehead.dns.upstreams import parse_server
 
 from . import logs_setup
-from .failures import reporting_failures
+from .exit_codes import reporting_failures
 from .groups import ACCESS, ADDRESSES, ONCE, TUNING, WHAT
 from .options import option, verbosity_row
 

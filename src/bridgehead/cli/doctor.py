@@ -38,7 +38,7 @@ from .cluster_access import (
     choose_cluster,
     run_reporting,
 )
-from .failures import fail
+from .exit_codes import fail
 from .lab_options import reporting_errors
 from .service_targets import KINDS, check_scope, parse_service_port
 

@@ -33,7 +33,7 @@ from .cluster_access import (
     choose_cluster,
     run_reporting,
 )
-from .failures import fail
+from .exit_codes import fail
 from .service_targets import check_scope, parse_service
 
 if TYPE_CHECKING:

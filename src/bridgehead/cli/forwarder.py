@@ -28,7 +28,7 @@ from bridgehead.forwarding.local_ports import PortUnusable, open_port
 from bridgehead.forwarding.published import FORM, parse_all_published
 from bridgehead.racing import race
 
-from .failures import fail, reporting_failures
+from .exit_codes import fail, reporting_failures
 from .groups import OPTIONS
 from .logs_setup import configure
 from .options import option, verbosity_row

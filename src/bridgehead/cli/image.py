@@ -26,7 +26,7 @@ from bridgehead.lab import state_directories
 from bridgehead.lab.errors import LabError
 from bridgehead.lab.plan import LabFiles
 
-from .failures import fail
+from .exit_codes import fail
 from .lab_options import Name, StateDir, find_lab, reporting_errors
 from .store_access import do_in_child, load_sources, open_source
 from .tables import columns

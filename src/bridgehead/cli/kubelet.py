@@ -21,11 +21,11 @@ from bridgehead.objects.node_labels import find_restricted
 from bridgehead.tls_offers import parse_offer
 
 # Everything is imported here, so that the kubelets of a lab share it with the process that forks them.
-from .failures import fail, reporting_failures
-from .flags import as_flags
+from .exit_codes import fail, reporting_failures
 from .groups import ACCESS, KUBELET_SERVER, NODE, PODS
 from .logs_setup import configure
 from .options import REQUIRED, option, verbosity_row
+from .subcommand import as_flags
 
 
 @dataclass(frozen=True, kw_only=True)

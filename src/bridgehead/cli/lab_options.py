@@ -18,7 +18,7 @@ from bridgehead.lab.errors import LabError
 from bridgehead.lab.plan import LabFiles
 from bridgehead.lab.state_directories import DEFAULT_NAME
 
-from .failures import describe, exit_code_of
+from .exit_codes import describe, exit_code_of
 from .options import Option, for_typer, row
 
 _NAME = Option(

@@ -10,7 +10,7 @@ from bridgehead.lab.etcd_members import run_new_members, set_members_aside
 from bridgehead.lab.plan import LabConfig, LabFiles
 from bridgehead.storage.backups import check_copy, restore, set_aside
 
-from .store_copies import Progress, describe, etcd_of
+from .backup_options import Progress, describe, etcd_of
 
 if TYPE_CHECKING:
     from bridgehead.storage.sealing import Encryption

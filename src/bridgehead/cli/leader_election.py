@@ -10,7 +10,7 @@ from bridgehead.client import ElectionTimings
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.objects.times import parse_duration
 
-from .failures import fail
+from .exit_codes import fail
 from .groups import LEADER_ELECTION
 from .options import option
 

@@ -33,7 +33,7 @@ from bridgehead.lab import state_directories
 from bridgehead.lab.errors import LabError, NotRunning
 from bridgehead.lab.plan import LabFiles
 
-from .failures import reporting_failures
+from .exit_codes import reporting_failures
 from .lab_options import Name, StateDir, find_lab, reporting_errors
 from .store_access import do_in_child, is_layout, load_sources, open_source
 

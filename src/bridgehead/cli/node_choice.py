@@ -11,7 +11,7 @@ from bridgehead.insight.findings import Unseen, grouped, printable
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.suggestions import did_you_mean
 
-from .failures import fail
+from .exit_codes import fail
 
 
 def known_nodes(state: ClusterState) -> list[str]:

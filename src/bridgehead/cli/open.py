@@ -28,7 +28,7 @@ from bridgehead.objects.meta import ObjectKey
 from bridgehead.racing import race
 
 from .cluster_access import Cluster, Kubeconfig, Namespace, choose_cluster
-from .failures import fail, reporting_failures
+from .exit_codes import fail, reporting_failures
 from .foreground import has_desktop, run_in_lab, until_end
 from .lab_options import Name, StateDir
 from .service_targets import check_scope, parse_service_port

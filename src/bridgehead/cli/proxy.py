@@ -29,10 +29,10 @@ from bridgehead.proxy.process import clean_up, clean_up_leftovers, run
 from bridgehead.proxy.sysctls import apply_sysctls, plan_sysctls
 
 from . import logs_setup
-from .failures import reporting_failures
-from .flags import as_flags
+from .exit_codes import reporting_failures
 from .options import unused
 from .proxy_options import Options, refuse, with_options, without_disabled
+from .subcommand import as_flags
 
 log = logging.getLogger("bridgehead.proxy")
 

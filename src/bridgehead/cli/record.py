@@ -27,7 +27,7 @@ from bridgehead import __version__
 from bridgehead.objects.names import check_dns1123_label
 
 from .cluster_access import Cluster, Kubeconfig, Name, StateDir, choose_cluster
-from .failures import fail, reporting_failures
+from .exit_codes import fail, reporting_failures
 from .parsing import path
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from bridgehead.lab.errors import NotRunning
 from bridgehead.objects.meta import ObjectKey
 
 from .cluster_access import Cluster, choose_cluster
-from .failures import fail, reporting_failures
+from .exit_codes import fail, reporting_failures
 from .lab_options import StateDir, options_of, own_command, reporting_errors
 from .parsing import path
 

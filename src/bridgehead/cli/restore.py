@@ -21,10 +21,7 @@ from bridgehead.lab import state_directories
 from bridgehead.lab.errors import AlreadyRunning
 from bridgehead.lab.plan import LabConfig, LabFiles
 
-from .etcd_options import etcd_options, event_seconds, event_ttl_row, media_type_row, storage_versions_row
-from .lab_options import DEFAULT_NAME, options_of
-from .options import REQUIRED, argument
-from .store_copies import (
+from .backup_options import (
     CopyRows,
     Progress,
     describe,
@@ -33,6 +30,9 @@ from .store_copies import (
     reporting_store_errors,
     store_of,
 )
+from .etcd_options import etcd_options, event_seconds, event_ttl_row, media_type_row, storage_versions_row
+from .lab_options import DEFAULT_NAME, options_of
+from .options import REQUIRED, argument
 
 if TYPE_CHECKING:
     from bridgehead.apiserver.stores import EtcdOptions

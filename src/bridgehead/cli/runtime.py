@@ -18,7 +18,7 @@ from bridgehead.kubelet.runtimes.spawn.forking import prepare_to_fork
 from bridgehead.kubelet.runtimes.spawn.zygote import fork_zygote
 
 from . import logs_setup
-from .failures import reporting_failures
+from .exit_codes import reporting_failures
 from .groups import OPTIONS
 from .options import REQUIRED, hidden, option, verbosity_row
 

@@ -22,7 +22,7 @@ from bridgehead.balancer.errors import BalancerError
 from bridgehead.racing import race
 
 from . import logs_setup, metallb_options
-from .failures import fail, reporting_failures
+from .exit_codes import fail, reporting_failures
 from .groups import ACCESS, ADDRESSES, TUNING, WHAT
 from .options import option, refused, unused, verbosity_row
 from .parsing import level

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .cluster_access import AllNamespaces, Cluster, Kubeconfig, Name, StateDir, choose_cluster
-from .failures import fail
+from .exit_codes import fail
 from .service_targets import check_scope
 
 if TYPE_CHECKING:

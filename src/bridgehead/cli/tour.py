@@ -26,7 +26,7 @@ import typer
 from bridgehead.insight.tour.lesson import Language
 from bridgehead.lab import host, state_directories
 
-from .failures import fail
+from .exit_codes import fail
 from .lab_options import DEFAULT_NAME, Name, StateDir, find_lab, reporting_errors
 from .parsing import path
 

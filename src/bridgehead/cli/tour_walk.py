@@ -26,7 +26,7 @@ from bridgehead.insight.tour.lessons import BASE, LESSONS
 from bridgehead.insight.tour.rendering import clip, wrap
 from bridgehead.lab.plan import LabConfig, LabFiles
 
-from .failures import fail
+from .exit_codes import fail
 from .lab_options import options_of, own_command
 
 COMMAND_SECONDS = 200.0

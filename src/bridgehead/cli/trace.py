@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from .cluster_access import Cluster, Kubeconfig, Name, Namespace, Output, StateDir, choose_cluster, run_reporting
-from .failures import fail
+from .exit_codes import fail
 from .service_targets import check_scope
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from bridgehead.forwarding.local_ports import LOOPBACK
 from bridgehead.lab import state_directories
 from bridgehead.lab.plan import CLUSTER_DOMAIN, RunningLab
 
-from .failures import reporting_failures
+from .exit_codes import reporting_failures
 from .foreground import port_option, run_in_lab, until_end
 from .lab_options import Name, StateDir, find_lab, reporting_errors
 

@@ -53,7 +53,7 @@ from .groups import OPTIONS
 from .lab_options import DEFAULT_NAME, name_row, options_of, own_command, reporting_errors, state_dir_row
 from .logs import follow
 from .options import option
-from .running_lab import render_lab, reporting_errors_as_json, wait_running
+from .up_result import render_lab, reporting_errors_as_json, wait_running
 
 # Modules that this process uses only after it has forked the lab's first process, where parts need what these import:
 # the API client and cryptography. Loaded before the fork, they are loaded once.

@@ -27,8 +27,8 @@ from bridgehead.objects.meta import ObjectKey
 from bridgehead.objects.times import parse_duration
 
 from .cluster_access import Kubeconfig, Name, Namespace, StateDir
-from .failures import fail, reporting_failures
-from .kubeconfigs import find_kubeconfig
+from .cluster_choice import find_kubeconfig
+from .exit_codes import fail, reporting_failures
 from .lab_options import reporting_errors
 from .service_targets import check_scope, parse_service
 

@@ -27,7 +27,7 @@ import typer
 from bridgehead.lab.errors import LabError
 from bridgehead.lab.plan import LabFiles
 
-from .failures import describe
+from .exit_codes import describe
 from .lab_options import Name, StateDir, find_lab, reporting_errors
 from .output import OutputFailed
 from .process_tree import descendants

@@ -35,9 +35,9 @@ from .credentials import Credentials, CredentialSource
 from .errors import ApiError, ClientError, Unreachable, error_from_status
 from .http_library import aiohttp
 from .kubeconfig import ClientConfig
-from .lanes import Lanes
 from .metrics import CLIENT_METRICS, NO_ANSWER
 from .open_requests import OpenRequest, OpenRequests, abort, connection_trace
+from .request_limit import Lanes
 from .server_probe import ServerProbe
 from .servers import ServerChoice
 

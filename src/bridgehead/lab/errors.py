@@ -1,5 +1,5 @@
 """Errors of the lab. Every message is one line with advice; the command prints it and exits with the code that
-`cli/failures.py` has for it.
+`cli/exit_codes.py` has for it.
 
 LabError         base class
 AlreadyRunning   `up` of a running lab

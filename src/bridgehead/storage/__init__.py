@@ -1,17 +1,17 @@
 """The store of the API server's objects.
 
-    store      the interface
-    records    what is kept, and what is written
-    memory     in memory
-    sqlite     in memory, and durable in one SQLite file
-    rows       objects as rows of this file
+    store        the interface
+    records      what is kept, and what is written
+    content      the objects, in the order of lists, and the rules of a write
+    watch_cache  the newest changes, and watches
+    memory       in memory
+    sqlite       in memory, and durable in one SQLite file
+    sqlite_rows  objects as rows of this file
     sqlite_file  the format of this file, its lock, errors with advice
-    backups    backups, which are such files, and their restoration
-    sealing    encryption of stored objects; encryption/ reads its configuration and has the ciphers
-    etcd/      the layout of etcd's keys, and the interface to the stored form of objects
-    state      the objects, and the rules of a write
-    history    the newest changes, and watches
-    errors     the errors
+    backups      backups, which are such files, and their restoration
+    sealing      encryption of stored objects; encryption/ reads its configuration and has the ciphers
+    etcd/        the layout of etcd's keys, and the interface to the stored form of objects
+    errors       the errors
 
 Other packages import from here.
 """

@@ -19,9 +19,9 @@ from pathlib import Path
 
 from .errors import StoreBroken, StoreDamaged
 from .records import Record
-from .rows import INSERT, SELECT, Rows
 from .sealing import Encryption
 from .sqlite_file import FileLock, broken, check_content, check_format, corrupt, give_to_owner, initialize
+from .sqlite_rows import INSERT, SELECT, Rows
 
 # Pages that are copied between two calls of `on_progress`; 4 MiB.
 _STEP_PAGES = 1024

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from .content import Batch, State
 from .errors import StoreBroken
-from .history import DEFAULT_BYTES, DEFAULT_CHANGES, History, LogWatch
 from .records import Companions, Create, Delete, Facts, FieldValue, JsonObject, Key, Record, Update, Write
-from .state import Batch, State
+from .watch_cache import DEFAULT_BYTES, DEFAULT_CHANGES, History, LogWatch
 
 
 def _ignore(_: float) -> None: ...

@@ -22,14 +22,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+from .content import Batch
 from .errors import StoreBroken, StoreDamaged
-from .history import DEFAULT_BYTES, DEFAULT_CHANGES
 from .memory import MemoryStore
 from .records import Change, Key, Record, Write
-from .rows import INSERT, SELECT, VALUE, Rows, about
 from .sealing import Encryption, Unreadable
 from .sqlite_file import FileLock, broken, check_content, check_format, create
-from .state import Batch
+from .sqlite_rows import INSERT, SELECT, VALUE, Rows, about
+from .watch_cache import DEFAULT_BYTES, DEFAULT_CHANGES
 
 log = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from bridgehead.apiserver.build import ApiSettings, build_api
 from bridgehead.apiserver.resources import build_table
 from bridgehead.storage import Change, MemoryStore, Record
+from bridgehead.storage.content import Batch
 from bridgehead.storage.records import Write
-from bridgehead.storage.state import Batch
 from tests.unit.apiserver.world import World, open_world, signing_key
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bridgehead import __version__, cli
-from bridgehead.cli.failures import fail
+from bridgehead.cli.exit_codes import fail
 
 
 def end_of(*argv: str) -> object:

@@ -1,24 +1,24 @@
 """The store on etcd, in Kubernetes' own layout.
 
-    etcd_store    the store: objects in memory, and writes as transactions
-    options       its options
-    following     etcd's content and changes, from the start and through failures
-    freshness     reads that see all that was acknowledged before them
-    fences        the end of writes whose answers are lost
-    transactions  writes as etcd's comparisons and operations
-    area          the layout of the keys below the prefix, and unfinished restores
-    copies        backups, and their restoration
-    foreign_keys  keys below the prefix that are no object's
-    claims        addresses and ports that one object holds, as keys of etcd
-    health        what is wrong with etcd
-    patience      waiting for etcd while it elects a leader, and its errors as the store's
-    server_leases the API servers that are alive
-    leases        objects with a lifetime
-    compaction    the end of etcd's history
-    stored_form   objects as bytes: encoded, perhaps encrypted
-    codec         the interface of the conversion of objects to stored bytes; `apiserver.storedobjects` implements it
-    layout        keys of objects as etcd's keys, and back
-    client/       etcd's API
+    etcd_store        the store: objects in memory, and writes as transactions
+    options           its options
+    prefix_watch      etcd's content and changes, from the start and through failures
+    consistent_reads  reads that see all that was acknowledged before them
+    fences            the end of writes whose answers are lost
+    transactions      writes as etcd's comparisons and operations
+    area              the layout of the keys below the prefix, and unfinished restores
+    backups           backups, and their restoration
+    foreign_keys      keys below the prefix that are no object's
+    claims            addresses and ports that one object holds, as keys of etcd
+    health            what is wrong with etcd
+    retries           waiting for etcd while it elects a leader, and its errors as the store's
+    server_leases     the API servers that are alive
+    leases            objects with a lifetime
+    compaction        the end of etcd's history
+    stored_form       objects as bytes: encoded, perhaps encrypted
+    codec             the interface of the conversion to stored bytes, which `apiserver.storedobjects` implements
+    layout            keys of objects as etcd's keys, and back
+    client/           etcd's API
 
 Imported only when a store is on etcd. Other packages import from here.
 """

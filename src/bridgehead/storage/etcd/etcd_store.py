@@ -17,6 +17,7 @@ from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from bridgehead.storage.content import as_of, encode
 from bridgehead.storage.errors import (
     AlreadyExists,
     ClaimTaken,
@@ -41,7 +42,6 @@ from bridgehead.storage.records import (
     Write,
 )
 from bridgehead.storage.sealing import Encryption
-from bridgehead.storage.state import as_of, encode
 
 from .area import enter
 from .claims import repair_claims
@@ -51,15 +51,15 @@ from .client.etcd_client import EtcdClient
 from .client.records import Event
 from .codec import ObjectCodec, Undecodable
 from .compaction import compact_periodically
+from .consistent_reads import Freshness
 from .fences import Fence, Fences
-from .following import Entry, Follower
 from .foreign_keys import ForeignKeys
-from .freshness import Freshness
 from .health import Health
 from .layout import DEFINITIONS, Layout
 from .leases import Leases
 from .options import EtcdStoreOptions
-from .patience import patiently, store_error
+from .prefix_watch import Entry, Follower
+from .retries import patiently, store_error
 from .server_leases import EtcdServerLeases
 from .stored_form import StoredForm
 from .transactions import Plan, plan

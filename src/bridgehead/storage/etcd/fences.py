@@ -19,7 +19,7 @@ from .client.errors import EtcdError, OutcomeUnknown, Unavailable
 from .client.etcd_client import EtcdClient
 from .client.messages_pb2 import Compare
 from .client.requests import create_revision_equals, put
-from .patience import patiently
+from .retries import patiently
 
 # No request is under way for so long.
 _LIFETIME_SECONDS = 3600

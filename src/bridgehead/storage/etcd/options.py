@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from bridgehead.storage.history import DEFAULT_BYTES, DEFAULT_CHANGES
 from bridgehead.storage.sealing import Encryption
+from bridgehead.storage.watch_cache import DEFAULT_BYTES, DEFAULT_CHANGES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,8 +20,8 @@ from bridgehead.apiserver.registry.deletion import DeleteOptions
 from bridgehead.apiserver.registry.write import Write
 from bridgehead.apiserver.resources import build_table
 from bridgehead.storage import Change, Facts, Key, MemoryStore, Record
+from bridgehead.storage.content import Batch
 from bridgehead.storage.records import Write as StoreWrite
-from bridgehead.storage.state import Batch
 from tests.unit.apiserver.world import ADMIN, signing_key
 from tests.unit.examples import examples
 

@@ -16,10 +16,10 @@ from typing import NamedTuple
 import msgspec
 
 from bridgehead.storage.backups import Copied, NewCopy, OnProgress, new_copy, open_copy
+from bridgehead.storage.content import encode
 from bridgehead.storage.errors import StoreBroken
 from bridgehead.storage.records import Record
 from bridgehead.storage.sealing import Encryption
-from bridgehead.storage.state import encode
 
 from .area import LAYOUT, layout_key, read_area, restoring_key
 from .claims import claim_key
@@ -31,7 +31,7 @@ from .client.requests import create_revision_equals, delete, prefix_end, put, va
 from .codec import ObjectCodec, Undecodable, Undecryptable
 from .layout import DEFINITIONS, Layout
 from .leases import Leases
-from .patience import patiently
+from .retries import patiently
 from .stored_form import StoredForm
 
 # Bounds of one transaction: etcd's --max-txn-ops is 128, and its --max-request-bytes 1.5 MiB.

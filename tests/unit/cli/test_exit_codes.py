@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from bridgehead.cli import failures
+from bridgehead.cli import exit_codes
 from bridgehead.cli.lab_options import reporting_errors
 from bridgehead.lab.errors import AlreadyRunning, LabError, NotRunning, StartFailed, Unsupported
 
@@ -21,7 +21,7 @@ COMMANDS = sorted((ROOT / "src" / "bridgehead" / "cli").glob("*.py"))
 
 def test_the_page_has_the_table() -> None:
     rows = re.findall(r"^\| (\d+) \| (.*) \|$", PAGE, re.MULTILINE)
-    assert {int(code): text for code, text in rows} == dict(failures.EXIT_CODES)
+    assert {int(code): text for code, text in rows} == dict(exit_codes.EXIT_CODES)
 
 
 def exits(tree: ast.AST) -> Iterator[int]:
@@ -42,7 +42,7 @@ def test_exits_are_found() -> None:
 
 @pytest.mark.parametrize("path", [*COMMANDS, ROOT / "src/bridgehead/lab/enter.py"], ids=lambda path: path.stem)
 def test_commands_have_no_other_exit_codes(path: Path) -> None:
-    assert set(exits(ast.parse(path.read_text("utf-8")))) <= set(failures.EXIT_CODES)
+    assert set(exits(ast.parse(path.read_text("utf-8")))) <= set(exit_codes.EXIT_CODES)
 
 
 @pytest.mark.parametrize(
@@ -58,15 +58,15 @@ def test_commands_have_no_other_exit_codes(path: Path) -> None:
     ],
 )
 def test_each_error_has_a_code_for_programs_and_an_exit_code(error: BaseException, name: str, code: int) -> None:
-    assert (failures.error_code_of(error), failures.exit_code_of(error)) == (name, code)
+    assert (exit_codes.error_code_of(error), exit_codes.exit_code_of(error)) == (name, code)
     assert f"| `{name}` |" in PAGE
 
 
 def test_an_error_of_others_does_not_reach_the_terminal_raw() -> None:
-    assert failures.describe(LabError("no\x1b[2J\u202eimage")) == "no?[2J?image"
-    assert failures.describe(FileNotFoundError(2, "No such file", "a\x1b]0;x\x07")) == "a?]0;x?: No such file"
-    assert failures.describe("one\n\ttwo") == "one\n        two"
-    assert len(failures.describe(100 * f"{10_000 * 'x'}\n")) < 200_000
+    assert exit_codes.describe(LabError("no\x1b[2J\u202eimage")) == "no?[2J?image"
+    assert exit_codes.describe(FileNotFoundError(2, "No such file", "a\x1b]0;x\x07")) == "a?]0;x?: No such file"
+    assert exit_codes.describe("one\n\ttwo") == "one\n        two"
+    assert len(exit_codes.describe(100 * f"{10_000 * 'x'}\n")) < 200_000
 
 
 def test_a_lab_error_is_printed_without_escapes(capsys: pytest.CaptureFixture[str]) -> None:

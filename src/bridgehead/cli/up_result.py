@@ -18,7 +18,7 @@ from bridgehead.lab.errors import AlreadyRunning, LabError, NotRunning
 from bridgehead.lab.plan import LabConfig, LabFiles, plan_nodes
 from bridgehead.lab.range_choice import Role, choose_ranges
 
-from .failures import INTERRUPTED, describe, error_code_of, exit_code_of
+from .exit_codes import INTERRUPTED, describe, error_code_of, exit_code_of
 from .lab_options import with_own_command
 from .options import spelled
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from bridgehead.client.lanes import FIRST_LANES, LONG_WAIT_SECONDS, MOST_LANES, Lanes
+from bridgehead.client.request_limit import FIRST_LANES, LONG_WAIT_SECONDS, MOST_LANES, Lanes
 
 
 class Clock:
@@ -111,7 +111,7 @@ async def test_a_server_that_has_become_slower_for_long_is_asked_more_at_once(cl
 
 
 async def test_requests_do_not_wait_for_those_that_hang(monkeypatch, requests):
-    monkeypatch.setattr("bridgehead.client.lanes.STALL_SECONDS", 0.001)
+    monkeypatch.setattr("bridgehead.client.request_limit.STALL_SECONDS", 0.001)
     await requests.begin(FIRST_LANES + 3)
     async with asyncio.timeout(10):
         await asyncio.wait(requests.tasks)

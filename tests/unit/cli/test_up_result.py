@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bridgehead.cli import running_lab, up
+from bridgehead.cli import up, up_result
 from bridgehead.lab.errors import AlreadyRunning, LabError, NotRunning, Unsupported
 from bridgehead.lab.plan import LabConfig, LabFiles
 
@@ -18,7 +18,7 @@ def test_a_lab_is_one_object_on_one_line(tmp_path: Path) -> None:
     config = LabConfig(
         name="two", nodes=2, port=6444, ip_family="dual", publish=("8080:80/web.shop", "udp:53:30053"), balancer=False
     )
-    text = running_lab.render_lab(config, LabFiles(tmp_path), 2.34567, "")
+    text = up_result.render_lab(config, LabFiles(tmp_path), 2.34567, "")
     assert text.endswith("}\n")
     assert text.count("\n") == 1
     found = json.loads(text)
@@ -41,7 +41,7 @@ def test_the_documented_fields_are_those_of_a_lab(tmp_path: Path) -> None:
     shown = page[page.index("    {\n") :]
     example = json.loads(shown[: shown.index("\n    }\n") + 7])
     config = LabConfig(name="lab", nodes=1, port=6443, publish=("8080:80/web",))
-    found = json.loads(running_lab.render_lab(config, LabFiles(tmp_path), 1, ""))
+    found = json.loads(up_result.render_lab(config, LabFiles(tmp_path), 1, ""))
     assert list(example) == list(found)
     for key in ("nodes", "ranges", "published"):
         assert list(example[key][0]) == list(found[key][0]), key
@@ -50,10 +50,10 @@ def test_the_documented_fields_are_those_of_a_lab(tmp_path: Path) -> None:
 def test_an_error_is_one_object_with_the_users_own_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(sys, "argv", [str(tmp_path / "bridgehead")])
     error = Unsupported("`bridgehead up` needs nft")
-    assert json.loads(running_lab.render_error(error)) == {
+    assert json.loads(up_result.render_error(error)) == {
         "error": {"code": "Unsupported", "message": f"`{tmp_path}/bridgehead up` needs nft", "exitCode": 3}
     }
-    assert json.loads(running_lab.render_error(KeyboardInterrupt()))["error"]["exitCode"] == 130
+    assert json.loads(up_result.render_error(KeyboardInterrupt()))["error"]["exitCode"] == 130
 
 
 RUNNING = LabConfig(name="lab", nodes=3, port=6443, ip_family="dual", balancer=True, publish=("8080:80/web",))
@@ -75,11 +75,11 @@ RUNNING = LabConfig(name="lab", nodes=3, port=6443, ip_family="dual", balancer=T
     ],
 )
 def test_options_that_differ_from_the_running_lab(options: up.Options, differing: str) -> None:
-    assert running_lab._differing(options, RUNNING) == differing
+    assert up_result._differing(options, RUNNING) == differing
 
 
 def wait_up(files: LabFiles, options: up.Options, again: str, wait_ready: Callable[[LabConfig], None]) -> LabConfig:
-    return running_lab.wait_running(files, options, options.wanted_ranges, again, wait_ready)
+    return up_result.wait_running(files, options, options.wanted_ranges, again, wait_ready)
 
 
 def test_a_lab_that_ended_while_another_command_waited_for_it(tmp_path: Path) -> None:
