@@ -41,8 +41,8 @@ COMPOSED: Mapping[tuple[str, str], tuple[str, str]] = {
         "Job has exceeded the specified maximal number of failed indexes",
     ),
     ("PodFailurePolicy", _VERDICTS): ("Warning", ""),
-    ("OutOf{resource}", "kubelet/pods/node_room.py"): ("Warning", "Node didn't have enough resource: {what}"),
-    ("NodeAffinity", "kubelet/pods/node_room.py"): ("Warning", "Predicate NodeAffinity failed: {why}"),
+    ("OutOf{resource}", "kubelet/pods/node_fit.py"): ("Warning", "Node didn't have enough resource: {what}"),
+    ("NodeAffinity", "kubelet/pods/node_fit.py"): ("Warning", "Predicate NodeAffinity failed: {why}"),
     ("OutOfUserNamespaces", "kubelet/pods/pod_admission.py"): (
         "Warning",
         "All ranges of users for pods with hostUsers: false are in use on this node",

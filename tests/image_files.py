@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bridgehead import architecture
-from bridgehead.images import documents
-from bridgehead.images.documents import digest_of
+from bridgehead.images import manifests
+from bridgehead.images.manifests import digest_of
 
 # An entry of an archive: the content of a file, None for a directory, or TarInfo's attributes (`data` is the content).
 Entry = str | bytes | dict[str, Any] | None
@@ -84,7 +84,7 @@ def entries_of_program(program: Path, path: str) -> Iterator[tuple[str, Entry]]:
 
 
 def compress(content: bytes, compression: str) -> Blob:
-    media_type = documents.OCI_LAYER
+    media_type = manifests.OCI_LAYER
     diff_id = digest_of(content)
     if compression == "gzip":
         return Blob(gzip.compress(content, mtime=0), f"{media_type}+gzip", diff_id)
@@ -103,14 +103,14 @@ def image_of(*layers: Blob, arch: str = "", **config: Any) -> BuiltImage:
         "config": config,
         "rootfs": {"type": "layers", "diff_ids": [layer.diff_id for layer in layers]},
     }
-    blob = Blob(json.dumps(document).encode(), documents.OCI_CONFIG)
+    blob = Blob(json.dumps(document).encode(), manifests.OCI_CONFIG)
     manifest = {
         "schemaVersion": 2,
-        "mediaType": documents.OCI_MANIFEST,
+        "mediaType": manifests.OCI_MANIFEST,
         "config": blob.descriptor,
         "layers": [layer.descriptor for layer in layers],
     }
-    return BuiltImage(Blob(json.dumps(manifest).encode(), documents.OCI_MANIFEST), (blob, *layers))
+    return BuiltImage(Blob(json.dumps(manifest).encode(), manifests.OCI_MANIFEST), (blob, *layers))
 
 
 def image_in_layout(layout: Path, tag: str) -> BuiltImage:
@@ -129,12 +129,12 @@ def image_in_layout(layout: Path, tag: str) -> BuiltImage:
 
 def index_of(images: dict[str, BuiltImage]) -> Blob:
     """An index with one manifest for each architecture."""
-    manifests = [
+    entries = [
         {**image.manifest.descriptor, "platform": {"architecture": arch, "os": "linux"}}
         for arch, image in images.items()
     ]
-    document = {"schemaVersion": 2, "mediaType": documents.OCI_INDEX, "manifests": manifests}
-    return Blob(json.dumps(document).encode(), documents.OCI_INDEX)
+    document = {"schemaVersion": 2, "mediaType": manifests.OCI_INDEX, "manifests": entries}
+    return Blob(json.dumps(document).encode(), manifests.OCI_INDEX)
 
 
 def push(server: str, repository: str, tag: str, image: BuiltImage, authorization: str = "") -> None:
@@ -165,7 +165,7 @@ def _send(method: str, url: str, headers: dict[str, str], data: bytes | None = N
 def archive_of(name: str, image: BuiltImage) -> bytes:
     """An OCI archive with one image."""
     manifest = {**image.manifest.descriptor, "annotations": {"io.containerd.image.name": name}}
-    index = {"schemaVersion": 2, "mediaType": documents.OCI_INDEX, "manifests": [manifest]}
+    index = {"schemaVersion": 2, "mediaType": manifests.OCI_INDEX, "manifests": [manifest]}
     blobs = [(f"blobs/{blob.digest.replace(':', '/')}", blob.content) for blob in (image.manifest, *image.blobs)]
     return tar_of([("oci-layout", '{"imageLayoutVersion": "1.0.0"}'), ("index.json", json.dumps(index)), *blobs])
 

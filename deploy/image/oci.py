@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import IO, Any
 
-from bridgehead.images import documents
-from bridgehead.images.documents import digest_of
+from bridgehead.images import manifests
+from bridgehead.images.manifests import digest_of
 
 from .trees import Tree
 
@@ -43,16 +43,16 @@ def write_archive(target: IO[bytes], name: str, layers: Sequence[Layer], documen
     manifest = _json(
         {
             "schemaVersion": 2,
-            "mediaType": documents.OCI_MANIFEST,
-            "config": _descriptor(documents.OCI_CONFIG, config),
-            "layers": [_descriptor(f"{documents.OCI_LAYER}+gzip", layer.content) for layer in layers],
+            "mediaType": manifests.OCI_MANIFEST,
+            "config": _descriptor(manifests.OCI_CONFIG, config),
+            "layers": [_descriptor(f"{manifests.OCI_LAYER}+gzip", layer.content) for layer in layers],
         }
     )
     names = {"io.containerd.image.name": name, "org.opencontainers.image.ref.name": name}
     index = {
         "schemaVersion": 2,
-        "mediaType": documents.OCI_INDEX,
-        "manifests": [{**_descriptor(documents.OCI_MANIFEST, manifest), "annotations": names}],
+        "mediaType": manifests.OCI_INDEX,
+        "manifests": [{**_descriptor(manifests.OCI_MANIFEST, manifest), "annotations": names}],
     }
     tree = Tree()
     tree.add_file("oci-layout", _json({"imageLayoutVersion": "1.0.0"}))

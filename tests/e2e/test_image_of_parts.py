@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from bridgehead.images.documents import digest_of
+from bridgehead.images.manifests import digest_of
 from tests.integration.registries import docker_registry
 
 from .conftest import Lab, Namespace, eventually

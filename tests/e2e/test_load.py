@@ -1,6 +1,6 @@
 """`bridgehead load`: the image that was just built, from real storage of buildah, and from archives and directories.
 
-Docker and Podman were tried by hand (docs/images.md); their commands are in tests/unit/images/test_engines.py.
+Docker and Podman were tried by hand (docs/images.md); tests/unit/images/test_container_engines.py has their commands.
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ from types import TracebackType
 from typing import Any
 
 from bridgehead.balancer.bgp.announcer import BgpAnnouncer, PeerState
+from bridgehead.balancer.compiled_configuration import BfdProfile, BgpAdvertisement, Configuration, Peer, Pool
 from bridgehead.balancer.detection.detector import Detector
-from bridgehead.balancer.model import BfdProfile, BgpAdvertisement, Configuration, Peer, Pool
 from bridgehead.balancer.ranges import parse_range
 from bridgehead.balancer.view import ClusterView, NodeView, Publication
 from bridgehead.objects.meta import ObjectKey

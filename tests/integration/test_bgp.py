@@ -14,7 +14,7 @@ from typing import IO
 
 import pytest
 
-from bridgehead.balancer.model import BfdProfile, BgpAdvertisement, Peer, Pool
+from bridgehead.balancer.compiled_configuration import BfdProfile, BgpAdvertisement, Peer, Pool
 from bridgehead.balancer.ranges import parse_range
 
 from .bgp_node import Node, configuration, publication

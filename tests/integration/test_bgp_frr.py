@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from bridgehead.balancer.model import BgpAdvertisement, Peer, Pool
+from bridgehead.balancer.compiled_configuration import BgpAdvertisement, Peer, Pool
 from bridgehead.balancer.ranges import parse_range
 
 from .bgp_node import Node, configuration, publication

@@ -26,7 +26,7 @@ from bridgehead.dns.config import (
 from bridgehead.dns.corefile.directives.rewrite import make_rule
 from bridgehead.dns.errors import UpstreamFailed
 from bridgehead.dns.messages import wire
-from bridgehead.dns.messages.foreign import UpstreamAnswer
+from bridgehead.dns.messages.upstream_replies import UpstreamAnswer
 from bridgehead.dns.upstreams.cache import Cache
 from bridgehead.dns.upstreams.forward import Forwarder, OutgoingQuery
 from bridgehead.dns.upstreams.routing import Denial, plan_forwarders

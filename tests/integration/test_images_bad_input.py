@@ -13,13 +13,13 @@ import pytest
 from aiohttp import web
 
 from bridgehead import architecture
-from bridgehead.images import documents
+from bridgehead.images import manifests
 from bridgehead.images.errors import BadImage, PullFailed, StoreFailed
 from bridgehead.images.pulling import Puller
 from bridgehead.images.references import parse_reference
 from bridgehead.images.registry import retries, transport
 from bridgehead.images.registry.transport import Transport
-from bridgehead.images.store.content import ContentStore
+from bridgehead.images.store.content_store import ContentStore
 from bridgehead.images.store.image_record import ImageRecord
 from tests.image_files import Blob, BuiltImage, image_of, layer_of
 
@@ -137,8 +137,8 @@ def nested_in(document: Blob, depth: int, **platform: str) -> list[Blob]:
     found: list[Blob] = []
     for _ in range(depth):
         entry = {**document.descriptor, **({"platform": platform} if platform else {})}
-        index = {"schemaVersion": 2, "mediaType": documents.OCI_INDEX, "manifests": [entry]}
-        document = Blob(json.dumps(index).encode(), documents.OCI_INDEX)
+        index = {"schemaVersion": 2, "mediaType": manifests.OCI_INDEX, "manifests": [entry]}
+        document = Blob(json.dumps(index).encode(), manifests.OCI_INDEX)
         found.append(document)
     return found
 
@@ -162,8 +162,8 @@ async def test_images_of_other_platforms_and_without_a_manifest(tmp_path: Path, 
     faulty.manifests["index"] = index
     with pytest.raises(BadImage, match=f"is not among linux/{other}"):
         await pull(tmp_path, faulty, "index")
-    empty = {"schemaVersion": 2, "mediaType": documents.OCI_INDEX, "manifests": []}
-    faulty.manifests["empty"] = Blob(json.dumps(empty).encode(), documents.OCI_INDEX)
+    empty = {"schemaVersion": 2, "mediaType": manifests.OCI_INDEX, "manifests": []}
+    faulty.manifests["empty"] = Blob(json.dumps(empty).encode(), manifests.OCI_INDEX)
     with pytest.raises(BadImage, match="is not among no platforms"):
         await pull(tmp_path, faulty, "empty")
     faulty.manifests["artifact"] = Blob(b'{"schemaVersion": 2}', "application/json")

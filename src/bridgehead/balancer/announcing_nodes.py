@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from bridgehead.objects.selectors import Selector
 
-from .model import NodeSelection
+from .compiled_configuration import NodeSelection
 from .view import ClusterView, Publication
 
 

@@ -24,8 +24,8 @@ from bridgehead.objects.kinds import CONFIG_MAPS, ENDPOINT_SLICES, SERVICE_CIDRS
 from bridgehead.objects.meta import Object, ObjectKey, ObjectReference
 
 from .configuration import Compiled, ConfigurationObjects, NodeFacts, compile_configuration
-from .configuration.config_map import NAME as CONFIG_MAP_NAME
 from .configuration.inputs import about
+from .configuration.legacy_config_map import NAME as CONFIG_MAP_NAME
 from .errors import ConfigurationInvalid
 from .kinds_in_use import KindsInUse, kind_name
 from .ranges import AddressRange, IpAddress, parse_range

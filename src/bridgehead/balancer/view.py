@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.objects.selectors import Labels
 
-from .model import Configuration, Pool
+from .compiled_configuration import Configuration, Pool
 from .ranges import IpAddress
 
 

@@ -28,7 +28,7 @@ import msgspec
 import typer
 
 from bridgehead.images.errors import ImageError
-from bridgehead.images.store.content import ContentStore
+from bridgehead.images.store.content_store import ContentStore
 from bridgehead.lab import state_directories
 from bridgehead.lab.errors import LabError, NotRunning
 from bridgehead.lab.plan import LabFiles
@@ -111,14 +111,16 @@ def _opened(source: str, tag: str, engine: str | None) -> Iterator[tuple[Path, B
         with open_source(path, tag) as (file, is_root):
             yield path, file, is_root, tag, str(path)
         return
-    from bridgehead.images import engines
+    from bridgehead.images import container_engines
     from bridgehead.images.references import parse_reference
 
     if parse_reference(tag or source) is None:
         raise LabError(f"{source!r} is neither a file nor a name of an image" if not tag else f"no name: --tag {tag!r}")
     try:
-        found, identity = engines.find_engine(source, [each for each in engines.ENGINES if engine in (None, each.name)])
-    except engines.NoSuchImage as error:
+        found, identity = container_engines.find_engine(
+            source, [each for each in container_engines.ENGINES if engine in (None, each.name)]
+        )
+    except container_engines.NoSuchImage as error:
         if not path.is_dir():
             raise
         raise LabError(
@@ -129,7 +131,7 @@ def _opened(source: str, tag: str, engine: str | None) -> Iterator[tuple[Path, B
         raise LabError(f"{source} is the id of an image, which pods cannot name: give it a name with --tag")
     with tempfile.TemporaryDirectory(prefix="bridgehead-load-") as directory:
         archive = Path(directory) / "image.tar"
-        engines.save(found, source, archive)
+        container_engines.save(found, source, archive)
         with open(archive, "rb") as file:
             yield Path(source), file, False, tag or source, f"{found.name}'s storage"
 

@@ -11,13 +11,13 @@ from typing import IO, BinaryIO, Final, cast
 
 import msgspec
 
-from . import documents
+from . import manifests
 from .archive_files import ArchiveFiles, open_archive
-from .documents import Descriptor, Index, Manifest
 from .errors import BadImage, NotFound, StoreFailed
+from .manifests import Descriptor, Index, Manifest
 from .references import Reference, parse_reference
 from .store import compression, garbage_collection, implied_directories
-from .store.content import ContentStore
+from .store.content_store import ContentStore
 from .store.image_record import ImageRecord
 from .store.unpacking import add_layer
 from .untrusted_json import InvalidJson, decode
@@ -52,7 +52,7 @@ def load(store: ContentStore, file: BinaryIO, name: str = "") -> list[ImageRecor
 
 def load_root(store: ContentStore, file: BinaryIO, name: str) -> ImageRecord:
     """Add the root file system in an archive to the store, as an image of one layer. Raises `ImageError`."""
-    platform = documents.this_platform()
+    platform = manifests.this_platform()
     with _adding_to(store):
         layer = _add_layer_blob(store, file)
         config = {
@@ -95,7 +95,7 @@ def _load_docker(store: ContentStore, source: ArchiveFiles, name: str) -> list[I
     _check_count("images", len(images))
     _check_count("names of images", sum(len(image.repo_tags or ()) for image in images))
     for image in images:
-        documents.check_layers(len(image.layers))
+        manifests.check_layers(len(image.layers))
     records = []
     added: dict[str, Descriptor] = {}  # an image may have one layer several times, and images have layers in common
     for image in images:
@@ -110,7 +110,7 @@ def _load_docker(store: ContentStore, source: ArchiveFiles, name: str) -> list[I
 
 
 def _load_oci(store: ContentStore, source: ArchiveFiles, name: str) -> list[ImageRecord]:
-    index = documents.parse_document(_read(source, _INDEX), documents.OCI_INDEX)
+    index = manifests.parse_document(_read(source, _INDEX), manifests.OCI_INDEX)
     if not isinstance(index, Index):
         raise BadImage(f"{_INDEX} is not an index")
     _check_tag(name, len(index.manifests))
@@ -119,11 +119,11 @@ def _load_oci(store: ContentStore, source: ArchiveFiles, name: str) -> list[Imag
     added: dict[str, Descriptor] = {}
     for top in index.manifests:
         document = _load_document(store, source, top)
-        for _ in range(documents.MAX_INDEXES):
+        for _ in range(manifests.MAX_INDEXES):
             if isinstance(document, Index):
-                document = _load_document(store, source, documents.choose_manifest(document, documents.this_platform()))
+                document = _load_document(store, source, manifests.choose_manifest(document, manifests.this_platform()))
         if isinstance(document, Index):
-            raise BadImage(f"the image has more than {documents.MAX_INDEXES} indexes within each other")
+            raise BadImage(f"the image has more than {manifests.MAX_INDEXES} indexes within each other")
         for each in (document.config, *document.layers):
             found = added.get(each.digest)
             if found is None:
@@ -147,9 +147,9 @@ def _annotated_name(top: Descriptor) -> str:
 
 def _load_document(store: ContentStore, source: ArchiveFiles, descriptor: Descriptor) -> Index | Manifest:
     content = _read(source, _blob_name(descriptor.digest))
-    documents.verify(content, descriptor.digest)
+    manifests.verify(content, descriptor.digest)
     store.add_blob(content)
-    return documents.parse_document(content, descriptor.media_type)
+    return manifests.parse_document(content, descriptor.media_type)
 
 
 def _add(
@@ -161,13 +161,13 @@ def _add(
     if not references:
         raise BadImage("the image has no name; give it a name with --tag")
     content = store.read_blob(config)
-    parsed = documents.parse_config(content, len(layers))
-    documents.check_platform(parsed, documents.this_platform())
+    parsed = manifests.parse_config(content, len(layers))
+    manifests.check_platform(parsed, manifests.this_platform())
     diff_ids = tuple(parsed.rootfs.diff_ids or ())
     for layer, diff_id in zip(layers, diff_ids, strict=True):
         add_layer(store, layer.digest, diff_id)
     implied = implied_directories.add_attributes(store, diff_ids)
-    own = Descriptor(digest=config, size=len(content), media_type=documents.OCI_CONFIG)
+    own = Descriptor(digest=config, size=len(content), media_type=manifests.OCI_CONFIG)
     manifest = store.add_blob(msgspec.json.encode(Manifest(config=own, layers=layers)))
     records = []
     for reference in references:
@@ -177,7 +177,7 @@ def _add(
             manifest=manifest,
             config=config,
             layers=diff_ids,
-            size=documents.total_size((own, *layers)),
+            size=manifests.total_size((own, *layers)),
             is_pinned=True,
             implied=implied,
         )
@@ -216,7 +216,7 @@ def save(store: ContentStore, names: Iterable[str], file: BinaryIO) -> None:
                 if record is None:
                     raise NotFound(f"{reference}: not found")
                 content = store.read_blob(record.manifest)
-                manifest = documents.parse_document(content)
+                manifest = manifests.parse_document(content)
                 if not isinstance(manifest, Manifest):
                     raise BadImage(f"{record.manifest} is not a manifest")
                 for digest in (record.manifest, record.config, *(layer.digest for layer in manifest.layers)):
@@ -247,11 +247,11 @@ def _put(archive: tarfile.TarFile, name: str, content: bytes) -> None:
 
 def _read(source: ArchiveFiles, name: str) -> bytes:
     with source.open(name) as file:
-        content = file.read(documents.MAX_DOCUMENT + 1)
-    if len(content) > documents.MAX_DOCUMENT:
-        raise BadImage(f"{name} has more than {documents.MAX_DOCUMENT} bytes")
+        content = file.read(manifests.MAX_DOCUMENT + 1)
+    if len(content) > manifests.MAX_DOCUMENT:
+        raise BadImage(f"{name} has more than {manifests.MAX_DOCUMENT} bytes")
     return content
 
 
 def _blob_name(digest: str) -> str:
-    return f"blobs/{documents.check_digest(digest).replace(':', '/')}"
+    return f"blobs/{manifests.check_digest(digest).replace(':', '/')}"

@@ -9,16 +9,16 @@ from typing import Final, Protocol
 
 import msgspec
 
-from . import documents
-from .documents import Descriptor, Index, Manifest
+from . import manifests
 from .errors import BadImage, Denied, ImageError, StoreFailed
+from .manifests import Descriptor, Index, Manifest
 from .references import Reference
 from .registry.docker_config import Credential, fingerprint
 from .registry.hosts_toml import Endpoint, endpoints_for
 from .registry.repository import Repository
 from .registry.transport import Transport
 from .store import garbage_collection, implied_directories
-from .store.content import ContentStore
+from .store.content_store import ContentStore
 from .store.image_record import ImageRecord
 from .store.unpacking import add_layer
 
@@ -112,23 +112,23 @@ class Puller:
     ) -> ImageRecord:
         async with _writing(self._store):
             top, content = await repository.resolve()
-            descriptor, document = top, documents.parse_document(content, top.media_type)
+            descriptor, document = top, manifests.parse_document(content, top.media_type)
             fetched = [content]
             while isinstance(document, Index):
-                if len(fetched) > documents.MAX_INDEXES:
-                    raise BadImage(f"the image has more than {documents.MAX_INDEXES} indexes within each other")
-                descriptor = documents.choose_manifest(document, documents.this_platform())
+                if len(fetched) > manifests.MAX_INDEXES:
+                    raise BadImage(f"the image has more than {manifests.MAX_INDEXES} indexes within each other")
+                descriptor = manifests.choose_manifest(document, manifests.this_platform())
                 fetched.append(await repository.fetch_document(descriptor))
-                document = documents.parse_document(fetched[-1], descriptor.media_type)
+                document = manifests.parse_document(fetched[-1], descriptor.media_type)
             self._check_room(document)
             self._store.add_blob(fetched[0])
             self._store.add_blob(fetched[-1])
-            progress = Progress(0, documents.total_size(document.layers))
+            progress = Progress(0, manifests.total_size(document.layers))
             on_progress(progress)
             await asyncio.to_thread(self._store.discard_damaged, document.config)
             await self._fetch_blob(repository, document.config, lambda _: None)
-            config = documents.parse_config(self._store.read_blob(document.config.digest), len(document.layers))
-            documents.check_platform(config, documents.this_platform())
+            config = manifests.parse_config(self._store.read_blob(document.config.digest), len(document.layers))
+            manifests.check_platform(config, manifests.this_platform())
             diff_ids = config.rootfs.diff_ids or ()
             downloaded = await self._fetch_layers(repository, document.layers, diff_ids, progress, on_progress)
             implied = await asyncio.to_thread(implied_directories.add_attributes, self._store, diff_ids)
@@ -138,7 +138,7 @@ class Puller:
                 manifest=descriptor.digest,
                 config=document.config.digest,
                 layers=tuple(diff_ids),
-                size=documents.total_size((document.config, *document.layers)),
+                size=manifests.total_size((document.config, *document.layers)),
                 restricted_to=restricted_to,
                 implied=implied,
             )
@@ -155,7 +155,7 @@ class Puller:
     def _check_room(self, manifest: Manifest) -> None:
         """Raises `StoreFailed` when the download alone would fill the disk."""
         missing = {each.digest: each for each in manifest.layers if not self._store.has_blob(each)}
-        self._store.check_room(documents.total_size(tuple(missing.values())))
+        self._store.check_room(manifests.total_size(tuple(missing.values())))
 
     async def _fetch_layers(
         self,

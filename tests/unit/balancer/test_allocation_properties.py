@@ -8,7 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridgehead.balancer.allocation.free_addresses import FreeAddresses, is_buggy, subtract, usable_size
+from bridgehead.balancer.allocation.free_addresses import FreeAddresses, subtract
+from bridgehead.balancer.allocation.pool_addresses import is_buggy, usable_size
 from bridgehead.balancer.ranges import AddressRange
 
 from .allocation_world import FALLBACK, Pools, World, s

@@ -11,15 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridgehead.balancer.configuration import (
-    ConfigurationObjects,
-    NodeFacts,
-    compile_configuration,
-    compile_for_start,
-    compile_pools,
-)
-from bridgehead.balancer.errors import ConfigurationInvalid
-from bridgehead.balancer.model import (
+from bridgehead.balancer.compiled_configuration import (
     BgpAdvertisement,
     Configuration,
     Layer2Advertisement,
@@ -28,6 +20,14 @@ from bridgehead.balancer.model import (
     ServiceSelection,
     VrrpAdvertisement,
 )
+from bridgehead.balancer.configuration import (
+    ConfigurationObjects,
+    NodeFacts,
+    compile_configuration,
+    compile_for_start,
+    compile_pools,
+)
+from bridgehead.balancer.errors import ConfigurationInvalid
 from bridgehead.balancer.ranges import AddressRange, parse_range
 from bridgehead.objects.metallb import BGPAdvertisementSpec, BGPPeerSpec, IPAddressPoolSpec
 from bridgehead.objects.openelb import BgpPeerSpec, EipSpec

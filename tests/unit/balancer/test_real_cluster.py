@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from bridgehead.balancer.admission import registration
-from bridgehead.balancer.configuration import config_map
+from bridgehead.balancer.configuration import legacy_config_map
 from bridgehead.balancer.configuration.pools import FALLBACK_ANNOTATION
 from bridgehead.balancer.definitions.install import FILES, load_definitions
 from bridgehead.balancer.heartbeat_key import LEASE_NAME, SECRET_NAME
@@ -53,7 +53,7 @@ def test_names_in_rules_are_those_of_the_code() -> None:
     }
     definitions = {name for names in FILES.values() for name in names}
     assert named == {
-        ("configmaps", config_map.NAME),
+        ("configmaps", legacy_config_map.NAME),
         ("configmaps", exclusions.CONFIG_MAP_NAME),
         ("endpointslices", registration.NAME),
         ("leases", LEASE_NAME),

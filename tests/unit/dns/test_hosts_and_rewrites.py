@@ -12,8 +12,8 @@ from bridgehead.dns.answering.rewrite import renamed_untrusted
 from bridgehead.dns.config import AnswerRule, Hosts, RewriteRule
 from bridgehead.dns.corefile.directives.rewrite import make_rule
 from bridgehead.dns.messages import wire
-from bridgehead.dns.messages.foreign import adopt_reply_untrusted
 from bridgehead.dns.messages.replies import assemble
+from bridgehead.dns.messages.upstream_replies import adopt_reply_untrusted
 from bridgehead.dns.zone import Zone, zone_file
 from tests.unit.dns.answering.test_responder import headless
 from tests.unit.dns.world import ask, build_zone, lines, packet, read_objects, ready

@@ -6,10 +6,10 @@ import dnslib
 import pytest
 
 from bridgehead.dns.errors import BadPacket
-from bridgehead.dns.messages import foreign, wire
+from bridgehead.dns.messages import upstream_replies, wire
 from bridgehead.dns.messages.domain_names import address_of_reverse, reverse_name
-from bridgehead.dns.messages.foreign import PlainRecord
 from bridgehead.dns.messages.replies import Answer, assemble, head
+from bridgehead.dns.messages.upstream_replies import PlainRecord
 from bridgehead.dns.zone import endpoint_names, index_by_address
 from tests.unit.dns.world import lines, packet, read_objects
 
@@ -49,11 +49,11 @@ def test_options_are_read_as_they_were_received() -> None:
 )
 def test_a_header_alone_can_refuse_a_query(reply: bytes, is_refusal: bool) -> None:
     if is_refusal:
-        found = foreign.adopt_reply_untrusted(reply, QUESTION)
+        found = upstream_replies.adopt_reply_untrusted(reply, QUESTION)
         assert (found.rcode, found.options, found.answer.body) == (reply[3] & 15, None, b"")
     else:
         with pytest.raises(BadPacket):
-            foreign.adopt_reply_untrusted(reply, QUESTION)
+            upstream_replies.adopt_reply_untrusted(reply, QUESTION)
 
 
 @pytest.mark.parametrize(("size", "is_passed_on"), [(400, True), (1000, False), (60_000, False)])
@@ -70,7 +70,7 @@ def test_options_of_an_upstream_do_not_make_a_reply_too_large(size: int, is_pass
 def test_a_chain_of_aliases_may_have_a_soa() -> None:
     name, target = wire.encode_name("a.example"), wire.encode_name("b.example")
     soa = wire.encode_name("ns") + wire.encode_name("root") + bytes(20)
-    chain = foreign.compile_chain(
+    chain = upstream_replies.compile_chain(
         name,
         [PlainRecord(name, wire.TYPES["CNAME"], 5, target)],
         wire.NXDOMAIN,
@@ -82,14 +82,16 @@ def test_a_chain_of_aliases_may_have_a_soa() -> None:
     assert (reply.header.rcode, reply.header.aa) == (dnslib.RCODE.NXDOMAIN, 1)
     assert lines(reply.rr) == ["a.example. 5 CNAME b.example."]
     assert lines(reply.auth) == ["example. 7 SOA ns. root. 0 0 0 0 0"]
-    assert [record.owner for record in foreign.plain_soa_untrusted(chain, query.question)] == [b"\7example\0"]
+    assert [record.owner for record in upstream_replies.plain_soa_untrusted(chain, query.question)] == [b"\7example\0"]
 
 
 def test_ttls_with_the_most_significant_bit_are_0() -> None:
     """RFC 2181, section 8."""
     reply = dnslib.DNSRecord.parse(packet("www.example.com")).reply()
     reply.add_answer(dnslib.RR("www.example.com", ttl=1 << 31, rdata=dnslib.A("192.0.2.1")))
-    found = foreign.with_ttls(foreign.adopt_reply_untrusted(bytes(reply.pack()), QUESTION), lambda ttl: ttl + 7)
+    found = upstream_replies.with_ttls(
+        upstream_replies.adopt_reply_untrusted(bytes(reply.pack()), QUESTION), lambda ttl: ttl + 7
+    )
     assert found.ttl == int.from_bytes(found.answer.body[6:10]) == 7
 
 

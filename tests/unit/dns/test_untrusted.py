@@ -16,7 +16,7 @@ from bridgehead.dns.answering import responder as responder_module
 from bridgehead.dns.config import AnswerRule
 from bridgehead.dns.corefile.directives.rewrite import make_rule
 from bridgehead.dns.errors import BadPacket
-from bridgehead.dns.messages import foreign, replies, wire
+from bridgehead.dns.messages import replies, upstream_replies, wire
 from bridgehead.dns.serving import query_log
 from tests.unit.dns.answering.test_responder import headless
 from tests.unit.dns.world import build_zone, packet, read_objects, ready, reply_to
@@ -69,28 +69,36 @@ MESSAGES = st.binary(max_size=600).map(lambda data: [data]) | st.integers(0, 2**
 
 FEEDS = {
     wire.parse_query_untrusted: lambda data: wire.parse_query_untrusted(data),
-    foreign.parse_reply_untrusted: lambda data: foreign.parse_reply_untrusted(data, _own_question(data)),
-    foreign.adopt_reply_untrusted: lambda data: _adopt(data),
-    foreign.each_record_untrusted: lambda data: list(foreign.each_record_untrusted(data, 12, (2, 2, 2))),
-    foreign.plain_records_untrusted: lambda data: foreign.plain_records_untrusted(
+    upstream_replies.parse_reply_untrusted: lambda data: upstream_replies.parse_reply_untrusted(
+        data, _own_question(data)
+    ),
+    upstream_replies.adopt_reply_untrusted: lambda data: _adopt(data),
+    upstream_replies.each_record_untrusted: lambda data: list(
+        upstream_replies.each_record_untrusted(data, 12, (2, 2, 2))
+    ),
+    upstream_replies.plain_records_untrusted: lambda data: upstream_replies.plain_records_untrusted(
         replies.Answer(data[2:12].ljust(10, b"\0"), data[12:], 0), QUESTION
     ),
-    foreign.plain_soa_untrusted: lambda data: foreign.plain_soa_untrusted(
+    upstream_replies.plain_soa_untrusted: lambda data: upstream_replies.plain_soa_untrusted(
         replies.Answer(data[2:12].ljust(10, b"\0"), data[12:], 0), QUESTION
     ),
-    foreign.read_name_untrusted: lambda data: [foreign.read_name_untrusted(data, at) for at in range(0, len(data), 5)],
+    upstream_replies.read_name_untrusted: lambda data: [
+        upstream_replies.read_name_untrusted(data, at) for at in range(0, len(data), 5)
+    ],
     wire.skip_name_untrusted: lambda data: wire.skip_name_untrusted(data, 12),
     wire.skip_record_untrusted: lambda data: wire.skip_record_untrusted(data, 12),
     wire._parse_edns_untrusted: lambda data: wire._parse_edns_untrusted(data.ljust(12, b"\0"), 12),
     query_log.query_line_untrusted: lambda data: (
         query_log.query_line_untrusted(("::1", 1), data, data[:4], "udp", 0.1) if len(data) > 3 else None
     ),
-    foreign.plain_data_untrusted: lambda data: [
-        foreign.plain_data_untrusted(data, kind, 12, len(data)) for kind in (2, 5, 6, 12, 15, 16, 33, 35, 39)
+    upstream_replies.plain_data_untrusted: lambda data: [
+        upstream_replies.plain_data_untrusted(data, kind, 12, len(data)) for kind in (2, 5, 6, 12, 15, 16, 33, 35, 39)
     ],
-    foreign._name_offset_untrusted: lambda data: foreign._name_offset_untrusted(data, 35, 12, len(data)),
-    foreign.map_value_name_untrusted: lambda data: [
-        foreign.map_value_name_untrusted(kind, data, lambda name: name) for kind in (2, 6, 15, 16, 33, 35)
+    upstream_replies._name_offset_untrusted: lambda data: upstream_replies._name_offset_untrusted(
+        data, 35, 12, len(data)
+    ),
+    upstream_replies.map_value_name_untrusted: lambda data: [
+        upstream_replies.map_value_name_untrusted(kind, data, lambda name: name) for kind in (2, 6, 15, 16, 33, 35)
     ],
     rewrite.renamed_untrusted: lambda data: rewrite.renamed_untrusted(
         replies.Answer(data[2:12].ljust(10, b"\0"), data[12:], 0), REWRITING
@@ -107,15 +115,15 @@ def _own_question(data: bytes) -> bytes:
 
 def _adopt(data: bytes) -> None:
     question = _own_question(data)
-    found = foreign.adopt_reply_untrusted(data, question)
-    foreign.aged(found, 7)
-    foreign.plain_records_untrusted(found.answer, question)
+    found = upstream_replies.adopt_reply_untrusted(data, question)
+    upstream_replies.aged(found, 7)
+    upstream_replies.plain_records_untrusted(found.answer, question)
 
 
 def test_all_functions_for_untrusted_bytes_are_tested():
     there = {
         function
-        for module in (wire, replies, foreign, responder_module, query_log, rewrite)
+        for module in (wire, replies, upstream_replies, responder_module, query_log, rewrite)
         for name, function in inspect.getmembers(module, inspect.isfunction)
         if name.endswith("_untrusted")
     }
@@ -153,4 +161,4 @@ def respond(data: bytes, is_udp: bool) -> None:
     assert len(reply) <= RESPONDER.limit(query, is_udp)
     if query.edns is None:
         assert len(reply) <= 512 or not is_udp
-    foreign.parse_reply_untrusted(reply, query.question)
+    upstream_replies.parse_reply_untrusted(reply, query.question)

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from bridgehead.images import archive_files, archives, documents
+from bridgehead.images import archive_files, archives, manifests
 from bridgehead.images.errors import BadImage
-from bridgehead.images.store.content import ContentStore
+from bridgehead.images.store.content_store import ContentStore
 from bridgehead.images.store.zstd_library import zstd
 from tests.image_files import Blob, Entry, image_of, layer_of, tar_of
 
@@ -50,7 +50,7 @@ def test_layers_keep_their_compression(tmp_path: Path) -> None:
     with tarfile.open(fileobj=io.BytesIO(saved.getvalue())) as archive:
         manifest = archive.extractfile(f"blobs/{record.manifest.replace(':', '/')}")
         assert manifest is not None
-        types = [layer["mediaType"].removeprefix(documents.OCI_LAYER) for layer in json.load(manifest)["layers"]]
+        types = [layer["mediaType"].removeprefix(manifests.OCI_LAYER) for layer in json.load(manifest)["layers"]]
     assert types == ["", "+gzip", "+zstd"]
 
 
@@ -124,7 +124,7 @@ def test_one_name_is_for_one_image(tmp_path: Path) -> None:
 
 
 def test_an_archive_with_more_layers_than_an_overlay_takes_is_refused(tmp_path: Path) -> None:
-    layers = [layer_of([(str(number), "")], "none") for number in range(documents.MAX_LAYERS + 1)]
+    layers = [layer_of([(str(number), "")], "none") for number in range(manifests.MAX_LAYERS + 1)]
     with pytest.raises(BadImage, match="the image has 126 layers, more than 125"):
         archives.load(ContentStore(tmp_path), docker_archive(*layers))
     assert files(tmp_path) == []
@@ -133,7 +133,7 @@ def test_an_archive_with_more_layers_than_an_overlay_takes_is_refused(tmp_path: 
 def oci_archive(annotations: dict[str, str]) -> io.BytesIO:
     image = image_of(layer_of([("a", "")]))
     top = {**image.manifest.descriptor, "annotations": annotations}
-    index = {"schemaVersion": 2, "mediaType": documents.OCI_INDEX, "manifests": [top]}
+    index = {"schemaVersion": 2, "mediaType": manifests.OCI_INDEX, "manifests": [top]}
     blobs = {f"blobs/{blob.digest.replace(':', '/')}": blob.content for blob in (image.manifest, *image.blobs)}
     return io.BytesIO(tar_of([("index.json", json.dumps(index)), *blobs.items()]))
 
@@ -207,7 +207,7 @@ def test_a_layer_that_is_listed_several_times_is_added_once(tmp_path: Path) -> N
 
 
 def oci_index(manifests: list[dict[str, Any]], *blobs: Blob) -> io.BytesIO:
-    index = {"schemaVersion": 2, "mediaType": documents.OCI_INDEX, "manifests": manifests}
+    index = {"schemaVersion": 2, "mediaType": manifests.OCI_INDEX, "manifests": manifests}
     entries = {f"blobs/{blob.digest.replace(':', '/')}": blob.content for blob in blobs}
     return io.BytesIO(tar_of([("index.json", json.dumps(index)), *entries.items()]))
 

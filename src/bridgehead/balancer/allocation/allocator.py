@@ -11,16 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from bridgehead.balancer.model import Pool
+from bridgehead.balancer.compiled_configuration import Pool
 from bridgehead.balancer.ranges import IpAddress
 from bridgehead.objects.meta import ObjectKey
 
 from .address_requests import Port, Request, Version
 from .address_usage import AddressUsage, ShareKey
 from .eligibility import by_priority, is_allowed, is_bound
-from .explanations import describe_pools, describe_ranges, full, not_compatible
 from .pending_reasons import NotAllocated, PendingReason, quote_addresses
-from .space import PoolSpace
+from .pool_addresses import PoolAddresses
+from .pool_descriptions import describe_pools, describe_ranges, full, not_compatible
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Allocator:
 
     def __init__(self) -> None:
         self._usage = AddressUsage()
-        self._spaces: dict[str, PoolSpace] = {}
+        self._spaces: dict[str, PoolAddresses] = {}
         self._allocations: dict[ObjectKey, Allocation] = {}
 
     # --- Pools ---------------------------------------------------------------------------------------------
@@ -51,15 +51,17 @@ class Allocator:
         """Replace the pools. Allocations stay as they are; `keep` checks whether they are still valid."""
         pools = sorted(pools, key=lambda pool: (pool.is_fallback, pool.name))
         foreign = [range_ for pool in pools if not pool.is_fallback for range_ in pool.ranges]
-        self._spaces = {pool.name: PoolSpace(pool, self._usage, foreign if pool.is_fallback else ()) for pool in pools}
+        self._spaces = {
+            pool.name: PoolAddresses(pool, self._usage, foreign if pool.is_fallback else ()) for pool in pools
+        }
         for address in {address for allocation in self._allocations.values() for address in allocation.addresses}:
             self._add_to_counters(address, 1)
 
-    def spaces(self) -> Iterable[PoolSpace]:
+    def spaces(self) -> Iterable[PoolAddresses]:
         """Return the pools with their numbers of addresses."""
         return self._spaces.values()
 
-    def holders(self, space: PoolSpace) -> dict[IpAddress, list[ObjectKey]]:
+    def holders(self, space: PoolAddresses) -> dict[IpAddress, list[ObjectKey]]:
         """Return the Services that hold addresses of a pool, by address in ascending order."""
         found: dict[IpAddress, list[ObjectKey]] = {}
         for key, allocation in self._allocations.items():
@@ -115,7 +117,7 @@ class Allocator:
 
     # --- Choice --------------------------------------------------------------------------------------------
 
-    def _candidates(self, request: Request) -> Iterable[list[PoolSpace]]:
+    def _candidates(self, request: Request) -> Iterable[list[PoolAddresses]]:
         """Yield groups of pools in the order in which they are tried."""
         metallb = [
             space for space in self._spaces.values() if space.pool.source == "metallb" and space.pool.auto_assign
@@ -128,7 +130,7 @@ class Allocator:
         yield [space for space in eips if space.pool.is_default]
         yield [space for space in unpinned if space.pool.is_fallback]
 
-    def _best(self, spaces: Iterable[PoolSpace], request: Request) -> tuple[IpAddress, ...]:
+    def _best(self, spaces: Iterable[PoolAddresses], request: Request) -> tuple[IpAddress, ...]:
         """Return addresses of the first pool with all families; for PreferDualStack else of one with the preferred.
 
         Empty if no pool has any.
@@ -145,7 +147,7 @@ class Allocator:
             return ()
         return next(((partial[version],) for version in request.versions if version in partial), ())
 
-    def _allocate_from(self, space: PoolSpace, request: Request, *, may_share: bool = True) -> Allocation:
+    def _allocate_from(self, space: PoolAddresses, request: Request, *, may_share: bool = True) -> Allocation:
         shareable = self._usage.shareable(request) if may_share else ()
         found = _by_version(space, request, shareable)
         needed = 1 if request.policy == "PreferDualStack" else len(request.versions)
@@ -153,7 +155,7 @@ class Allocator:
             raise full(space.pool, request.versions)
         return self._assign(request, tuple(found.values()))
 
-    def _named_pool(self, request: Request) -> PoolSpace:
+    def _named_pool(self, request: Request) -> PoolAddresses:
         space = self._spaces.get(request.pool)
         if space is None:
             raise NotAllocated(PendingReason.UNKNOWN_POOL, f'unknown pool "{request.pool}"')
@@ -176,7 +178,7 @@ class Allocator:
 
     # --- OpenELB -------------------------------------------------------------------------------------------
 
-    def _eips(self) -> list[PoolSpace]:
+    def _eips(self) -> list[PoolAddresses]:
         return [
             space for space in self._spaces.values() if space.pool.source == "openelb" and not space.pool.is_disabled
         ]
@@ -208,7 +210,7 @@ class Allocator:
             reason, f'no available eip for service "{request.key}"', describe_pools(self._spaces.values(), request)
         )
 
-    def _allocate_one(self, space: PoolSpace, request: Request) -> Allocation:
+    def _allocate_one(self, space: PoolAddresses, request: Request) -> Allocation:
         for version in request.versions:
             address = space.first(version, request, ())
             if address is not None:
@@ -279,7 +281,9 @@ class Allocator:
         return NotAllocated(reason, "no available IPs", describe_pools(self._spaces.values(), request))
 
 
-def _by_version(space: PoolSpace, request: Request, shareable: Iterable[tuple[int, int]]) -> dict[Version, IpAddress]:
+def _by_version(
+    space: PoolAddresses, request: Request, shareable: Iterable[tuple[int, int]]
+) -> dict[Version, IpAddress]:
     shareable = list(shareable)
     found = {}
     for version in request.versions:

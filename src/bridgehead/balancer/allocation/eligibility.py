@@ -5,10 +5,10 @@ Pure: no I/O, no clock, no randomness. Source: MetalLB, internal/allocator; Open
 
 from __future__ import annotations
 
-from bridgehead.balancer.model import Pool
+from bridgehead.balancer.compiled_configuration import Pool
 
 from .address_requests import Request
-from .space import PoolSpace
+from .pool_addresses import PoolAddresses
 
 
 def is_allowed(pool: Pool, request: Request) -> bool:
@@ -32,7 +32,7 @@ def is_bound(pool: Pool, request: Request) -> bool:
     )
 
 
-def by_priority(space: PoolSpace) -> tuple[bool, int, str]:
+def by_priority(space: PoolAddresses) -> tuple[bool, int, str]:
     """Sort key: the lowest priority first. MetalLB's 0, no priority, is last; OpenELB's is a number as others."""
     priority = space.pool.services.priority if space.pool.services is not None else 0
     return priority == 0 and space.pool.source == "metallb", priority, space.pool.name

@@ -10,25 +10,6 @@ from collections.abc import Callable, Iterable
 
 from bridgehead.balancer.ranges import AddressRange
 
-_BUGGY_LAST_BYTES = (0, 255)
-
-
-def is_buggy(version: int, number: int) -> bool:
-    """Whether an address ends in .0 or .255, which some devices take for a network's or broadcast address."""
-    return version == 4 and number % 256 in _BUGGY_LAST_BYTES
-
-
-def usable_size(range_: AddressRange, avoid_buggy: bool) -> int:
-    """Return the number of addresses of a range, without those that end in .0 or .255 if they are to be avoided."""
-    if not avoid_buggy or range_.version == 6:
-        return range_.size
-
-    def with_last_byte(byte: int) -> int:
-        """Return how many numbers from 0 to `last` end in the byte, minus those before `first`."""
-        return (range_.last - byte) // 256 - (range_.first - 1 - byte) // 256
-
-    return range_.size - sum(with_last_byte(byte) for byte in _BUGGY_LAST_BYTES)
-
 
 def subtract(range_: AddressRange, others: Iterable[AddressRange]) -> list[AddressRange]:
     """Return the parts of a range that none of the others contains, in order."""

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Literal, NamedTuple
 
 from bridgehead.balancer.announcer import Held, UpdateResult
-from bridgehead.balancer.model import BfdProfile, Peer
+from bridgehead.balancer.compiled_configuration import BfdProfile, Peer
 from bridgehead.balancer.ranges import IpAddress
 from bridgehead.balancer.view import ClusterView, Publication
 from bridgehead.network.host_paths import address_on, find_path

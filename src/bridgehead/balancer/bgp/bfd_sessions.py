@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, Protocol
 
+from bridgehead.balancer.compiled_configuration import BfdProfile, Peer
 from bridgehead.balancer.detection.bfd.messages import (
     ENGINE_NAME,
     Change,
@@ -15,7 +16,6 @@ from bridgehead.balancer.detection.bfd.messages import (
 )
 from bridgehead.balancer.detection.bfd.packets import Diagnostic, State
 from bridgehead.balancer.detection.bfd.session import Timing
-from bridgehead.balancer.model import BfdProfile, Peer
 from bridgehead.balancer.ranges import IpAddress
 from bridgehead.network.host_paths import find_path
 

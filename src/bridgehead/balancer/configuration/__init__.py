@@ -1,4 +1,4 @@
-"""MetalLB's and OpenELB's objects compiled to a `model.Configuration`, judged as a whole."""
+"""MetalLB's and OpenELB's objects compiled to a `compiled_configuration.Configuration`, judged as a whole."""
 
 from .compilation import Compiled, compile_configuration, compile_for_start, compile_pools
 from .inputs import ConfigurationObjects, NodeFacts, Rejection

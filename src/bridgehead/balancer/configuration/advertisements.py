@@ -9,8 +9,8 @@ import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from bridgehead.balancer.compiled_configuration import BgpAdvertisement, Layer2Advertisement, NodeSelection, Pool
 from bridgehead.balancer.errors import ConfigurationInvalid
-from bridgehead.balancer.model import BgpAdvertisement, Layer2Advertisement, NodeSelection, Pool
 from bridgehead.balancer.ranges import AddressRange, address_of
 from bridgehead.objects.meta import LabelSelector
 from bridgehead.objects.metallb import BGPAdvertisement, L2Advertisement

@@ -9,15 +9,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from bridgehead.balancer.compiled_configuration import Configuration, Peer, Pool
 from bridgehead.balancer.errors import ConfigurationInvalid
-from bridgehead.balancer.model import Configuration, Peer, Pool
 from bridgehead.objects.meta import Object
 
 from .advertisements import attach_bgp, attach_layer2
 from .communities import compile_aliases
-from .config_map import HINT, with_config_map
 from .eips import compile_openelb
 from .inputs import ConfigurationObjects, Rejection, about
+from .legacy_config_map import HINT, with_config_map
 from .peers import check_bfd_echo, compile_bfd_profiles, compile_peers
 from .pools import Territory, compile_pool, reserved_ranges
 from .selections import quote

@@ -11,7 +11,7 @@ import ipaddress
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from bridgehead.balancer.model import (
+from bridgehead.balancer.compiled_configuration import (
     BgpAdvertisement,
     Layer2Advertisement,
     NodeSelection,

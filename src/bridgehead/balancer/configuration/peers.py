@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
+from bridgehead.balancer.compiled_configuration import BfdProfile, NodeSelection, Peer, Pool
 from bridgehead.balancer.errors import ConfigurationInvalid
-from bridgehead.balancer.model import BfdProfile, NodeSelection, Peer, Pool
 from bridgehead.balancer.ranges import IpAddress, parse_address
 from bridgehead.objects.metallb import BFDProfile, BGPPeer, BGPPeerSpec
 from bridgehead.objects.times import parse_duration

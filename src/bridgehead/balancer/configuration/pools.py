@@ -10,8 +10,8 @@ import itertools
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from bridgehead.balancer.compiled_configuration import Pool, ServiceSelection
 from bridgehead.balancer.errors import ConfigurationInvalid
-from bridgehead.balancer.model import Pool, ServiceSelection
 from bridgehead.balancer.ranges import AddressRange, address_of, parse_range
 from bridgehead.objects.metallb import IPAddressPool, ServiceAllocation
 

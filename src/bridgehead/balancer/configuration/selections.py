@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from bridgehead.balancer.model import NodeSelection
+from bridgehead.balancer.compiled_configuration import NodeSelection
 from bridgehead.objects.meta import LabelSelector
 from bridgehead.objects.selectors import Selector, compile_selector
 

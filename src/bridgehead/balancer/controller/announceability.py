@@ -12,7 +12,7 @@ from typing import Final
 
 from bridgehead.balancer.allocation import Pending, PendingReason
 from bridgehead.balancer.allocation.pending_reasons import UNANNOUNCED_REASONS
-from bridgehead.balancer.model import Configuration
+from bridgehead.balancer.compiled_configuration import Configuration
 from bridgehead.balancer.speaker.announced_services import node_view, publication_of
 from bridgehead.balancer.speaker.trimming import trim_slice
 from bridgehead.balancer.view import ClusterView, NodeView

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from bridgehead.balancer.allocation import Note
-from bridgehead.balancer.model import Configuration
+from bridgehead.balancer.compiled_configuration import Configuration
 from bridgehead.balancer.speaker.announced_services import external_ips_in_pools
 from bridgehead.objects.address_holders import (
     assigned_addresses,

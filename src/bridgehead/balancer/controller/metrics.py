@@ -8,7 +8,7 @@ from prometheus_client import Counter, Gauge
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from bridgehead.balancer.allocation.space import PoolSpace
+from bridgehead.balancer.allocation.pool_addresses import PoolAddresses
 from bridgehead.client.metrics import CLIENT_METRICS
 from bridgehead.exposition.common_metrics import new_registry
 
@@ -29,7 +29,7 @@ class ControllerMetrics:
     def _gauge(self, name: str, text: str) -> Gauge:
         return Gauge(f"metallb_k8s_client_{name}", text, registry=self.registry)
 
-    def watch(self, spaces: Callable[[], Iterable[PoolSpace]]) -> None:
+    def watch(self, spaces: Callable[[], Iterable[PoolAddresses]]) -> None:
         """Report the pools that `spaces` returns."""
         self.registry.register(_PoolCollector(spaces))
 
@@ -37,7 +37,7 @@ class ControllerMetrics:
 class _PoolCollector(Collector):
     """Numbers of addresses by pool: of both families, and of each."""
 
-    def __init__(self, spaces: Callable[[], Iterable[PoolSpace]]) -> None:
+    def __init__(self, spaces: Callable[[], Iterable[PoolAddresses]]) -> None:
         self._spaces = spaces
 
     def collect(self) -> Iterator[GaugeMetricFamily]:

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from bridgehead.balancer.allocation.space import PoolSpace
+from bridgehead.balancer.allocation.pool_addresses import PoolAddresses
 from bridgehead.balancer.ranges import IpAddress, address_of
 from bridgehead.objects.meta import ObjectKey
 
 _MAXIMUM = 2**63 - 1  # of a number in the API
 
 
-def pool_status(space: PoolSpace) -> dict[str, int]:
+def pool_status(space: PoolAddresses) -> dict[str, int]:
     """Return the status of an IPAddressPool."""
     free = {version: space.capacity(version) - space.in_use[version] for version in (4, 6)}
     return {
@@ -38,7 +38,7 @@ def idle_eip_status(used_before: Iterable[str]) -> dict[str, Any]:
 
 
 def eip_status(
-    space: PoolSpace, holders: Mapping[IpAddress, Sequence[ObjectKey]], used_before: Iterable[str]
+    space: PoolAddresses, holders: Mapping[IpAddress, Sequence[ObjectKey]], used_before: Iterable[str]
 ) -> dict[str, Any]:
     """Return a merge patch to the status of an Eip: as in OpenELB, fields that are zero or empty are left out.
 

@@ -15,7 +15,7 @@ from typing import Final
 from bridgehead.balancer.allocation import Allocator, Decision, Note, adopt, converge
 from bridgehead.balancer.allocation.address_requests import cluster_versions
 from bridgehead.balancer.allocation.convergence import current_addresses
-from bridgehead.balancer.model import Configuration, Pool
+from bridgehead.balancer.compiled_configuration import Configuration, Pool
 from bridgehead.client import ApiClient, Done, EventRecorder, Informer, Outcome, WorkQueue
 from bridgehead.client.errors import ClientError, Invalid, NotFound
 from bridgehead.objects.address_holders import (

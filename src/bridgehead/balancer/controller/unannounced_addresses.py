@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from bridgehead.balancer.allocation import Pending, PendingReason
 from bridgehead.balancer.announcing_nodes import announcing_nodes, eligible_nodes, is_selected
-from bridgehead.balancer.model import BgpAdvertisement, Layer2Advertisement, Pool, VrrpAdvertisement
+from bridgehead.balancer.compiled_configuration import BgpAdvertisement, Layer2Advertisement, Pool, VrrpAdvertisement
 from bridgehead.balancer.view import ClusterView, Publication
 
 _Advertisement = Layer2Advertisement | BgpAdvertisement | VrrpAdvertisement

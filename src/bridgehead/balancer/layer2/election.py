@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from bridgehead.balancer.announcing_nodes import eligible_nodes, is_selected, leaving_nodes, placement
-from bridgehead.balancer.model import Layer2Advertisement, NodeSelection, Pool
+from bridgehead.balancer.compiled_configuration import Layer2Advertisement, NodeSelection, Pool
 from bridgehead.balancer.ranges import IpAddress
 from bridgehead.balancer.shared_sets import shared
 from bridgehead.balancer.view import ClusterView, Publication

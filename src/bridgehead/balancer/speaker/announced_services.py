@@ -9,7 +9,7 @@ import ipaddress
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from bridgehead.balancer.model import Configuration, Pool
+from bridgehead.balancer.compiled_configuration import Configuration, Pool
 from bridgehead.balancer.ranges import IpAddress
 from bridgehead.balancer.shared_sets import shared
 from bridgehead.balancer.view import NodeView, Publication

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from bridgehead.balancer.announcer import EventReport
 from bridgehead.balancer.announcing_nodes import announcing_nodes
-from bridgehead.balancer.model import Pool
+from bridgehead.balancer.compiled_configuration import Pool
 from bridgehead.balancer.ranges import IpAddress
 from bridgehead.balancer.view import ClusterView, Publication
 from bridgehead.objects.meta import ObjectKey

@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from bridgehead.balancer.announcer import Announcer, EventReport, Follower, HandsOver, Held, Starts
+from bridgehead.balancer.compiled_configuration import Configuration
 from bridgehead.balancer.configuration import Compiled, compile_for_start
 from bridgehead.balancer.configuration_watch import ConfigurationWatch
 from bridgehead.balancer.detection.detector import Detector
 from bridgehead.balancer.errors import ConfigurationInvalid
-from bridgehead.balancer.model import Configuration
 from bridgehead.balancer.view import ClusterView, NodeView, Publication
 from bridgehead.client import ApiClient, EventRecorder, Informer, reference_to
 from bridgehead.heap import trim_heap

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from bridgehead.balancer.announcing_nodes import eligible_nodes, leaving_nodes, placement
-from bridgehead.balancer.model import NodeSelection, VrrpAdvertisement
+from bridgehead.balancer.compiled_configuration import NodeSelection, VrrpAdvertisement
 from bridgehead.balancer.ranges import IpAddress
 from bridgehead.balancer.view import ClusterView, Publication
 from bridgehead.objects.meta import ObjectKey

@@ -17,7 +17,7 @@ from bridgehead.backoff import Backoff
 from bridgehead.balancer.announcer import EventReport, Held, Observer, UpdateResult
 from bridgehead.balancer.announcing_nodes import leaving_nodes
 from bridgehead.balancer.detection.engine import Message
-from bridgehead.balancer.detection.leftovers import request_removal
+from bridgehead.balancer.detection.keepalived_leftovers import request_removal
 from bridgehead.balancer.handovers import Handovers
 from bridgehead.balancer.interface_names import find_link
 from bridgehead.balancer.ranges import IpAddress

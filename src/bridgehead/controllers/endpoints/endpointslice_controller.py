@@ -28,9 +28,9 @@ from .slice_cache import SliceCache
 from .slice_endpoints import MANAGER, orphaned_slices, slice_labels, wanted_endpoints
 from .slice_plan import SlicePlan, Template, plan_slices
 from .slice_writer import SliceWriter
-from .topology import Topology
 from .trigger_times import TriggerTimes
 from .write_pace import Pace
+from .zone_cpus import Topology
 from .zone_hints import HintsResult
 
 WORKERS: Final = 5

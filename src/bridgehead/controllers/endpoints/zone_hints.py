@@ -1,6 +1,6 @@
 """Zone hints of Services with `topology-mode: Auto`: endpoints in proportion to the CPUs of each zone.
 
-Called by the EndpointSlice controller after it has planned the slices, with the shares from `topology`. Proxies use
+Called by the EndpointSlice controller after it has planned the slices, with the shares from `zone_cpus`. Proxies use
 hints only when every ready endpoint has one (`proxy/backends.py`), so all ready endpoints of a family get hints or
 none. They get none when the endpoints of a zone would be overloaded by more than `OVERLOAD`. Slices that need no other
 change keep their hints while these overload no zone. Pure: no I/O, no clock, no randomness.

@@ -2,7 +2,7 @@
 
 A kubelet sends heartbeats by renewing its Lease in `kube-node-lease`. Silence counts only while heartbeats could have
 arrived (`watch_clock`). When no node sends heartbeats any more, no pod is evicted or marked as not ready
-(`disruption`). The controller also writes the taints for other conditions and for `spec.unschedulable`. Eviction
+(`zone_disruption`). The controller also writes the taints for other conditions and for `spec.unschedulable`. Eviction
 itself is in `taint_eviction`. Source: kube-controller-manager's node-lifecycle-controller;
 docs/decisions/0017-stalls.md explains the differences.
 """
@@ -29,7 +29,6 @@ from bridgehead.objects.kinds import LEASES, NODES, PODS
 from bridgehead.objects.meta import ObjectKey, find_condition
 from bridgehead.objects.times import format_time
 
-from .disruption import Disruption, EvictionRateLimiter, find_disruption, zone_of
 from .node_health import (
     Heartbeat,
     find_eviction_taint,
@@ -39,6 +38,7 @@ from .node_health import (
     plan_unknown_conditions,
 )
 from .watch_clock import Clock, monitor_period
+from .zone_disruption import Disruption, EvictionRateLimiter, find_disruption, zone_of
 
 log = logging.getLogger(__name__)
 

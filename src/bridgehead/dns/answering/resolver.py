@@ -11,9 +11,9 @@ import logging
 from collections.abc import Callable, Mapping
 
 from bridgehead.dns.errors import BadPacket, UpstreamFailed
-from bridgehead.dns.messages import foreign, replies, wire
-from bridgehead.dns.messages.foreign import PlainRecord, UpstreamAnswer
+from bridgehead.dns.messages import replies, upstream_replies, wire
 from bridgehead.dns.messages.replies import Answer
+from bridgehead.dns.messages.upstream_replies import PlainRecord, UpstreamAnswer
 from bridgehead.dns.messages.wire import Query
 from bridgehead.dns.upstreams import Cache, Denial, Forwarder, OutgoingQuery, Target
 
@@ -180,11 +180,11 @@ class Resolver:
                 except UpstreamFailed:
                     rcode = wire.SERVFAIL  # with the part of the chain that is known
                     break
-            records = foreign.plain_records_untrusted(answer, step.question, types=_CHAIN_TYPES)
+            records = upstream_replies.plain_records_untrusted(answer, step.question, types=_CHAIN_TYPES)
             chain += records
             rcode = answer.head[1] & 15
             if not records or records[-1].type != wire.TYPES["CNAME"]:
-                authority = foreign.plain_soa_untrusted(answer, step.question) if not records else []
+                authority = upstream_replies.plain_soa_untrusted(answer, step.question) if not records else []
                 break
             asked, step = step.question, wire.with_name(query, records[-1].data)
             if step.name in seen:
@@ -193,9 +193,11 @@ class Resolver:
             in_zone = self._zone.contains(step)
             if not is_own and not in_zone:
                 # The upstream has followed its aliases to the end.
-                authority = foreign.plain_soa_untrusted(answer, asked)
+                authority = upstream_replies.plain_soa_untrusted(answer, asked)
                 break
-        return foreign.compile_chain(query.name, chain, rcode, ra=self._responder.is_recursive, authority=authority)
+        return upstream_replies.compile_chain(
+            query.name, chain, rcode, ra=self._responder.is_recursive, authority=authority
+        )
 
     async def _resolve_search_list(self, question: Unresolved, known: Answer, client: str) -> Answer:
         """Resolve the search list of a pod in one query instead of four or five; `known` is the NXDOMAIN for its first.
@@ -219,15 +221,15 @@ class Resolver:
             elif replies.is_alias(answer):
                 answer = await self._follow_aliases(step)
             if answer.head[1] & 15 == wire.NOERROR:
-                records = foreign.plain_records_untrusted(answer, step.question, types=_CHAIN_TYPES)
+                records = upstream_replies.plain_records_untrusted(answer, step.question, types=_CHAIN_TYPES)
                 ttl = min((record.ttl for record in records), default=0)
-                alias = foreign.PlainRecord(query.name, wire.TYPES["CNAME"], ttl, step.name)
-                return foreign.compile_chain(
+                alias = upstream_replies.PlainRecord(query.name, wire.TYPES["CNAME"], ttl, step.name)
+                return upstream_replies.compile_chain(
                     query.name,
                     [alias, *records],
                     wire.NOERROR,
                     ra=self._responder.is_recursive,
-                    authority=[] if records else foreign.plain_soa_untrusted(answer, step.question),
+                    authority=[] if records else upstream_replies.plain_soa_untrusted(answer, step.question),
                 )
         return known
 

@@ -16,8 +16,8 @@ from typing import NamedTuple
 from bridgehead.dns.config import AnswerRule, RewriteRule
 from bridgehead.dns.messages import replies, wire
 from bridgehead.dns.messages.domain_names import is_name
-from bridgehead.dns.messages.foreign import map_value_name_untrusted, plain_records_untrusted
 from bridgehead.dns.messages.replies import Answer
+from bridgehead.dns.messages.upstream_replies import map_value_name_untrusted, plain_records_untrusted
 from bridgehead.dns.messages.wire import Query
 
 

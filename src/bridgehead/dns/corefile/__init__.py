@@ -3,7 +3,7 @@
 reader            server blocks -> settings, also those of NodeLocal DNSCache; `read_corefile`
 directives/       a module for each directive: its parser, where it may stand, what it does; and the table of all
 draft             the settings while the file is read; helpers for parsers
-text              text -> server blocks: quotes, variables, snippets, imports
+parser            text -> server blocks: quotes, variables, snippets, imports
 referenced_files  imported files, variables; whether a file has changed
 """
 

@@ -15,8 +15,8 @@ from bridgehead.dns.messages.domain_names import as_zones
 from bridgehead.objects.times import parse_duration
 from bridgehead.suggestions import most_similar
 
+from .parser import Directive
 from .referenced_files import Sources
-from .text import Directive
 
 LARGEST_NUMBER = 2**31 - 1  # that of a TTL (RFC 2181, section 8), and more than any other setting needs
 _SIMILAR = 0.75  # difflib's ratio, from which on a name is suggested

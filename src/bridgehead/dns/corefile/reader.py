@@ -20,8 +20,8 @@ from .directives import DIRECTIVES
 from .directives.cache import set_caches
 from .directives.forward import excepted_domains
 from .draft import Draft, ServerBlock, read_line
+from .parser import Directive, invalid, parse
 from .referenced_files import Sources
-from .text import Directive, invalid, parse
 
 # The placeholders of NodeLocal DNSCache, which its own program replaces.
 _CLUSTER_DNS, _UPSTREAM_SERVERS = "__PILLAR__CLUSTER__DNS__", "__PILLAR__UPSTREAM__SERVERS__"

@@ -3,7 +3,7 @@
 Pure: no I/O, no clock, no randomness. Sources: RFC 1035, 6891.
 
 Functions whose names end in `_untrusted` take bytes from the network and raise only BadPacket. Replies are made in
-`replies.py`; those of upstreams are parsed in `foreign.py`.
+`replies.py`; those of upstreams are parsed in `upstream_replies.py`.
 """
 
 from __future__ import annotations

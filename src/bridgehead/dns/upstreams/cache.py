@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from bridgehead.dns.config import CacheSettings
-from bridgehead.dns.messages import foreign, wire
-from bridgehead.dns.messages.foreign import UpstreamAnswer
+from bridgehead.dns.messages import upstream_replies, wire
 from bridgehead.dns.messages.replies import Answer
+from bridgehead.dns.messages.upstream_replies import UpstreamAnswer
 
 _ENTRY_OVERHEAD = 400  # bytes that Python needs for an entry besides the body
 _BEHIND_NAME = 6  # bytes of a key behind the name: type, class, DO, CD
@@ -93,7 +93,9 @@ class Cache:
         else:
             self.hits += 1
         self._turn += 1
-        return foreign.aged(entry.found, 0 if entry.settings.keeps_ttl else int(now - entry.stored), self._turn)
+        return upstream_replies.aged(
+            entry.found, 0 if entry.settings.keeps_ttl else int(now - entry.stored), self._turn
+        )
 
     def is_prefetch_due(self, key: bytes) -> bool:
         """Whether to ask upstreams again: the answer had enough hits, and is in the last part of its TTL."""
@@ -110,7 +112,7 @@ class Cache:
         if entry is None or not self._is_usable(entry):
             return None
         self.stale_hits += 1
-        return foreign.aged(entry.found, 1 << 31)
+        return upstream_replies.aged(entry.found, 1 << 31)
 
     def limit(self, key: bytes, found: UpstreamAnswer) -> UpstreamAnswer:
         """Return the answer with TTLs within the limits for its name."""
@@ -118,7 +120,7 @@ class Cache:
         if not self._zones[id(settings)].has(key[:-_BEHIND_NAME]):
             return found
         limits = settings.negative_ttl if found.is_negative else settings.ttl
-        return foreign.with_ttls(found, limits.apply)
+        return upstream_replies.with_ttls(found, limits.apply)
 
     def put(self, key: bytes, found: UpstreamAnswer) -> None:
         """Keep an answer that `limit` returned: a NOERROR or NXDOMAIN with a TTL, or a failure for a short time."""

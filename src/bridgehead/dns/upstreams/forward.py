@@ -18,9 +18,9 @@ from typing import NamedTuple
 from bridgehead.dns.config import DnsConfig, ForwardSettings, Server
 from bridgehead.dns.counters import Durations
 from bridgehead.dns.errors import BadPacket, UpstreamFailed
-from bridgehead.dns.messages import foreign, wire
-from bridgehead.dns.messages.foreign import UpstreamAnswer
+from bridgehead.dns.messages import upstream_replies, wire
 from bridgehead.dns.messages.replies import opt_record
+from bridgehead.dns.messages.upstream_replies import UpstreamAnswer
 
 from .connection_pool import Connections
 from .health_checks import Health
@@ -44,7 +44,7 @@ class OutgoingQuery(NamedTuple):
     def message(self) -> bytes:
         """Return the message, with a random id. Options with which it would be larger than EDNS_SIZE are left out."""
         opt = b"" if self.edns is None else opt_record(EDNS_SIZE, do=self.edns.do, options=self.edns.options)
-        made = foreign.forwarded_query(secrets.token_bytes(2), self.question, rd=self.rd, cd=self.cd, opt=opt)
+        made = upstream_replies.forwarded_query(secrets.token_bytes(2), self.question, rd=self.rd, cd=self.cd, opt=opt)
         return made if len(made) <= EDNS_SIZE else self.without_options().message()
 
     def without_options(self) -> OutgoingQuery:
@@ -183,7 +183,7 @@ class Forwarder:
         try:
             async with asyncio.timeout(self._attempt_seconds):
                 data = await self._exchange(server, message, question)
-                found = foreign.adopt_reply_untrusted(data, question)
+                found = upstream_replies.adopt_reply_untrusted(data, question)
         except (OSError, TimeoutError, BadPacket, asyncio.IncompleteReadError) as error:
             if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
                 raise UpstreamFailed("no more sockets") from error  # no failure of the server
@@ -225,7 +225,7 @@ class Forwarder:
         try:
             async with asyncio.timeout(self._probe_seconds):
                 data = await self._exchange(server, query.message(), query.question)
-                foreign.parse_reply_untrusted(data, query.question)
+                upstream_replies.parse_reply_untrusted(data, query.question)
         except (OSError, TimeoutError, BadPacket, asyncio.IncompleteReadError):
             return False
         return True
@@ -244,7 +244,7 @@ async def _exchange_udp(server: Server, query: bytes, question: bytes) -> bytes:
                 continue
             try:
                 if not data[2:3] or not data[2] & wire.TC:
-                    foreign.parse_reply_untrusted(data, question)
+                    upstream_replies.parse_reply_untrusted(data, question)
             except BadPacket:
                 continue
             return data

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from bridgehead.dns.config import Network
 from bridgehead.dns.messages import replies, wire
-from bridgehead.dns.messages.foreign import PlainRecord, plain_records_untrusted
+from bridgehead.dns.messages.upstream_replies import PlainRecord, plain_records_untrusted
 from bridgehead.dns.messages.wire import Query
 
 from .finished_answers import Zone

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable, Iterator
 
-from bridgehead.dns.messages import foreign, replies, wire
+from bridgehead.dns.messages import replies, upstream_replies, wire
 from bridgehead.dns.messages.domain_names import is_within
 
 from .finished_answers import Zone
@@ -32,14 +32,14 @@ def record_lines(zone: Zone) -> Iterator[str]:
 def answer_lines(question: bytes, answer: replies.Answer) -> Iterable[str]:
     """Yield the records in the answer section."""
     message = bytes(wire.HEADER_SIZE) + question + answer.body
-    counts = foreign.section_counts(answer.head)[:1]
-    for record in foreign.each_record_untrusted(message, wire.HEADER_SIZE + len(question), counts):
+    counts = upstream_replies.section_counts(answer.head)[:1]
+    for record in upstream_replies.each_record_untrusted(message, wire.HEADER_SIZE + len(question), counts):
         owner = _name(message, record.start)
         kind = wire.TYPE_NAMES.get(record.type, f"TYPE{record.type}")
         yield f"{owner} {record.ttl} IN {kind} {_data(message, record, kind)}"
 
 
-def _data(message: bytes, record: foreign.RecordAt, kind: str) -> str:
+def _data(message: bytes, record: upstream_replies.RecordAt, kind: str) -> str:
     at = record.data_at
     data = message[at : record.end]
     match kind:
@@ -60,7 +60,7 @@ def _data(message: bytes, record: foreign.RecordAt, kind: str) -> str:
 
 
 def _name(message: bytes, at: int) -> str:
-    return wire.decode_name(foreign.read_name_untrusted(message, at)) + "."
+    return wire.decode_name(upstream_replies.read_name_untrusted(message, at)) + "."
 
 
 def _order(line: str, domain: str) -> tuple[bool, list[str], bool, str]:

@@ -15,9 +15,9 @@ from urllib.parse import urlencode, urlsplit
 import aiohttp
 from multidict import CIMultiDict
 
-from bridgehead.images import documents
-from bridgehead.images.documents import Descriptor
+from bridgehead.images import manifests
 from bridgehead.images.errors import BadImage, Denied, ImageError, NotFound, PullFailed, Unreachable
+from bridgehead.images.manifests import Descriptor
 from bridgehead.images.references import Reference
 
 from . import hosts_toml, retries
@@ -29,7 +29,7 @@ from .transport import Transport, describe, origin, read_bounded, shown_url
 T = TypeVar("T")
 
 _CHUNK: Final = 1 << 20  # bytes
-_ACCEPT: Final = ", ".join((*documents.MANIFESTS, *documents.INDEXES))
+_ACCEPT: Final = ", ".join((*manifests.MANIFESTS, *manifests.INDEXES))
 
 
 class Sink(Protocol):
@@ -80,7 +80,7 @@ class Repository:
         async def fetch(endpoint: Endpoint) -> tuple[Descriptor, bytes]:
             descriptor, content = await self._fetch_document(endpoint, reference.target)
             if reference.digest:
-                documents.verify(content, reference.digest)
+                manifests.verify(content, reference.digest)
             return descriptor, content
 
         capability = hosts_toml.PULL if reference.digest else hosts_toml.RESOLVE
@@ -91,7 +91,7 @@ class Repository:
 
         async def fetch(endpoint: Endpoint) -> bytes:
             _, content = await self._fetch_document(endpoint, descriptor.digest)
-            documents.verify(content, descriptor.digest)
+            manifests.verify(content, descriptor.digest)
             return content
 
         return await self._first_of(hosts_toml.PULL, f"failed to fetch {descriptor.digest}", fetch)
@@ -136,9 +136,9 @@ class Repository:
     async def _fetch_document(self, endpoint: Endpoint, target: str) -> tuple[Descriptor, bytes]:
         url = self._url(endpoint, f"manifests/{target}")
         async with self._get(endpoint, url, {"Accept": _ACCEPT}) as response:
-            content = await read_bounded(response, documents.MAX_DOCUMENT)
+            content = await read_bounded(response, manifests.MAX_DOCUMENT)
             media_type = response.headers.get("Content-Type", "").partition(";")[0].strip()
-        return Descriptor(digest=documents.digest_of(content), size=len(content), media_type=media_type), content
+        return Descriptor(digest=manifests.digest_of(content), size=len(content), media_type=media_type), content
 
     async def _download(
         self, endpoint: Endpoint, descriptor: Descriptor, sink: Sink, on_progress: Callable[[int], None]
@@ -252,6 +252,6 @@ async def _server_message(response: aiohttp.ClientResponse) -> str:
     """Return the registry's reason, as `toomanyrequests: You have reached your pull rate limit`, or ""."""
     try:
         content = await read_bounded(response, 1 << 16)
-        return documents.describe_errors(content)
+        return manifests.describe_errors(content)
     except (aiohttp.ClientError, TimeoutError, ImageError):
         return ""

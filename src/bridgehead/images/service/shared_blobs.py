@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from bridgehead.images.documents import Descriptor
 from bridgehead.images.errors import ImageError
-from bridgehead.images.store.content import ContentStore
+from bridgehead.images.manifests import Descriptor
+from bridgehead.images.store.content_store import ContentStore
 
 from . import user_requests
 from .user_client import UserClient

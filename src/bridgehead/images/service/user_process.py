@@ -121,7 +121,7 @@ def _answer_in_child(files: UserFiles, requests: socket.socket) -> tuple[int, in
 
 
 def _answer(files: UserFiles, request: user_requests.UserRequest) -> bytes:
-    from bridgehead.images import documents
+    from bridgehead.images import manifests
     from bridgehead.images.store.blob_cache import BlobCache
 
     match request:
@@ -135,7 +135,7 @@ def _answer(files: UserFiles, request: user_requests.UserRequest) -> bytes:
             return _lend(BlobCache(files.blobs), digest, size).encode()
         case user_requests.AddBlob(digest, size) if files.blobs is not None:
             cache = BlobCache(files.blobs)
-            blob = _open_own(f"blobs/{documents.check_digest(digest).replace(':', '/')}", os.O_RDONLY | os.O_NONBLOCK)
+            blob = _open_own(f"blobs/{manifests.check_digest(digest).replace(':', '/')}", os.O_RDONLY | os.O_NONBLOCK)
             with open(blob, "rb", buffering=0) as file:
                 return _lend(cache, digest, size).encode() if cache.add(digest, size, file) else b""
         case user_requests.TrimBlobs() if files.blobs is not None:

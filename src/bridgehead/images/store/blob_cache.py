@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from bridgehead.images import documents
+from bridgehead.images import manifests
 
 from .disk import check_space
 
@@ -109,7 +109,7 @@ class BlobCache:
 
 
 def _name_of(digest: str) -> str:
-    return documents.check_digest(digest).replace(":", "-")
+    return manifests.check_digest(digest).replace(":", "-")
 
 
 def _copy(source: BinaryIO, target: int, size: int, algorithm: str) -> str:

@@ -10,8 +10,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import BinaryIO, Final, Protocol
 
-from bridgehead.images.documents import OCI_LAYER
 from bridgehead.images.errors import BadImage
+from bridgehead.images.manifests import OCI_LAYER
 
 _GZIP: Final = b"\x1f\x8b"
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"

@@ -16,11 +16,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from bridgehead.images import documents
+from bridgehead.images import manifests
 from bridgehead.images.errors import BadImage, StoreFailed
 
 from . import layer_locks
-from .content import ContentStore
+from .content_store import ContentStore
 from .disk import disk_failure
 from .image_record import ImageRecord
 
@@ -138,8 +138,8 @@ def _take_away(store: ContentStore, layer: Path) -> Path | None:
 def _needed(store: ContentStore, record: ImageRecord) -> set[str]:
     needed = {record.manifest, record.config, *filter(None, (record.digest,))}
     with contextlib.suppress(StoreFailed, BadImage):
-        manifest = documents.parse_document(store.read_blob(record.manifest))
-        if isinstance(manifest, documents.Manifest):
+        manifest = manifests.parse_document(store.read_blob(record.manifest))
+        if isinstance(manifest, manifests.Manifest):
             needed |= {layer.digest for layer in manifest.layers}
     return needed
 

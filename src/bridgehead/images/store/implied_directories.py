@@ -14,10 +14,10 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from bridgehead.images import documents
+from bridgehead.images import manifests
 
 from . import whiteouts
-from .content import ContentStore
+from .content_store import ContentStore
 from .disk import disk_failure
 from .file_attributes import copy_attributes, get_attribute
 
@@ -55,7 +55,7 @@ def add_attributes(store: ContentStore, diff_ids: Sequence[str]) -> str:
         raise disk_failure(error) from error
     if not sources:
         return ""
-    name = documents.digest_of(" ".join(("implied", *diff_ids)).encode())
+    name = manifests.digest_of(" ".join(("implied", *diff_ids)).encode())
     if not store.layer_path(name).is_dir():
         with store.new_layer(name) as directory:
             _make(str(directory), {".": layers[0], **sources})

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from bridgehead.images.documents import Descriptor
 from bridgehead.images.errors import BadImage
+from bridgehead.images.manifests import Descriptor
 
 from .disk import check_space
 

@@ -13,7 +13,7 @@ import time
 import msgspec
 
 from bridgehead.dns.errors import BadPacket
-from bridgehead.dns.messages.foreign import parse_reply_untrusted, read_name_untrusted
+from bridgehead.dns.messages.upstream_replies import parse_reply_untrusted, read_name_untrusted
 from bridgehead.dns.messages.wire import HEADER_SIZE, IN, LARGEST, RCODE_NAMES, RD, TYPES, decode_name, encode_name
 
 from .name_resolution import FAMILIES, NOERROR, DnsAnswer

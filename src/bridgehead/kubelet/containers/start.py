@@ -35,11 +35,11 @@ from bridgehead.kubelet.volumes.downward_api import Addresses
 from bridgehead.objects.core import Container
 
 from .argument_list import ArgumentList
+from .container_environment import EnvironmentSources, container_environment, declared_variables
 from .container_logs import remove_logs
 from .context import PodContext
 from .etc_files import container_host_name, write_etc_files
 from .mounts import plan_mounts
-from .pod_variables import EnvironmentSources, container_environment, declared_variables
 from .resource_limits import plan_limits
 from .runs import Run, StartRefused, run_of
 from .security_context import plan_security

@@ -1,6 +1,6 @@
 """The decision whether this node takes a pod, made once for each pod before anything is made for it.
 
-Called by the pod worker. `unsupported_fields` and `node_room` decide. A critical pod for which there is no room makes
+Called by the pod worker. `unsupported_fields` and `node_fit` decide. A critical pod for which there is no room makes
 other pods end first. Source: kubelet's `predicateAdmitHandler`.
 """
 
@@ -14,7 +14,7 @@ from bridgehead.kubelet.containers.context import PodContext
 from bridgehead.objects.core import Node, Pod
 from bridgehead.objects.kinds import NODES
 
-from .node_room import NoVictims, affinity_refusal, choose_victims, find_shortages, ports_refusal, taint_refusal
+from .node_fit import NoVictims, affinity_refusal, choose_victims, find_shortages, ports_refusal, taint_refusal
 from .static_manifest import is_critical
 from .unsupported_fields import admission_refusal
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from bridgehead.kubelet.nofollow import remove_tree
 
 from .chown import set_owner
-from .payloads import File
+from .projected_volumes import File
 
 _DATA = "..data"
 _ROOT_MODE = 0o777  # as kubelets'; containers see the volume read-only

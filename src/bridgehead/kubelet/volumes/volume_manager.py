@@ -1,7 +1,8 @@
 """The volumes of this node's pods: directories below the kubelet's root, and hostPaths.
 
 Called by the pod worker before the first container starts, when a referenced object has changed, and when the pod is
-gone. `payloads` computes the files of a volume; this module puts them on disk. `persistent` has the volumes of claims.
+gone. `projected_volumes` computes the files of a volume; this module puts them on disk. `persistent` has the volumes of
+claims.
 Source: Kubernetes "Volumes".
 """
 
@@ -27,8 +28,8 @@ from .chown import grant_access
 from .directories import check_host_path, make_empty_dir
 from .downward_api import Addresses
 from .memory_size import memory_size
-from .payloads import PayloadSources, has_payload, owned_files, token_projections, volume_files
 from .persistent import Claims, prepare_persistent
+from .projected_volumes import PayloadSources, has_payload, owned_files, token_projections, volume_files
 from .referenced_objects import ReferencedObjects
 from .tokens import Tokens
 from .volume_owners import volume_group, volume_owner

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridgehead.balancer.bgp.announced_routes import Route, RoutePlan
-from bridgehead.balancer.model import BgpAdvertisement, Configuration, NodeSelection, Peer, Pool
+from bridgehead.balancer.compiled_configuration import BgpAdvertisement, Configuration, NodeSelection, Peer, Pool
 from bridgehead.balancer.ranges import parse_range
 from bridgehead.balancer.view import ClusterView, NodeView, Publication
 from bridgehead.objects.meta import ObjectKey

@@ -19,11 +19,11 @@ from bridgehead.balancer.bgp.exabgp import (
     why_refused,
 )
 from bridgehead.balancer.bgp.exabgp_messages import Answer, Request, parse_answer, parse_request, render
+from bridgehead.balancer.compiled_configuration import BfdProfile, Peer
 from bridgehead.balancer.detection.bfd.messages import Change, Neighbor
 from bridgehead.balancer.detection.bfd.messages import SessionSettings as BfdSettings
 from bridgehead.balancer.detection.bfd.packets import State
 from bridgehead.balancer.detection.bfd.session import Timing
-from bridgehead.balancer.model import BfdProfile, Peer
 
 LOCAL, ROUTER = ipaddress.ip_address("10.0.0.201"), ipaddress.ip_address("10.0.0.1")
 SETTINGS = SessionSettings(LOCAL, ROUTER, 179, 64512, 64513, "10.0.0.201")

@@ -6,7 +6,7 @@ import ipaddress
 from dataclasses import replace
 
 from bridgehead.balancer.bgp.moved_addresses import SECONDS, Moves
-from bridgehead.balancer.model import BgpAdvertisement, NodeSelection, Pool
+from bridgehead.balancer.compiled_configuration import BgpAdvertisement, NodeSelection, Pool
 from bridgehead.balancer.ranges import parse_range
 from bridgehead.balancer.view import ClusterView, NodeView, Publication
 from bridgehead.objects.meta import ObjectKey

@@ -8,7 +8,7 @@ from collections.abc import Collection
 
 from bridgehead.balancer.bgp import searches as module
 from bridgehead.balancer.bgp.searches import ConnectionSearches
-from bridgehead.balancer.model import BgpAdvertisement, Pool
+from bridgehead.balancer.compiled_configuration import BgpAdvertisement, Pool
 from bridgehead.balancer.ranges import parse_range
 from bridgehead.balancer.view import ClusterView, NodeView, Publication
 from bridgehead.network.host_paths import Path

@@ -7,9 +7,9 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from typing import Any
 
+from bridgehead.balancer.compiled_configuration import Configuration, Layer2Advertisement, Pool
 from bridgehead.balancer.controller.announceability import PATIENCE_SECONDS, Announceability
 from bridgehead.balancer.controller.service_patches import CONDITION
-from bridgehead.balancer.model import Configuration, Layer2Advertisement, Pool
 from bridgehead.balancer.ranges import parse_range
 from bridgehead.client import Informer, ListResult, WatchEvent
 from bridgehead.client.codec import ListMeta

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from bridgehead.balancer.compiled_configuration import Configuration, Pool
 from bridgehead.balancer.controller.external_ips import note_clash, note_unannounced
-from bridgehead.balancer.model import Configuration, Pool
 from bridgehead.balancer.ranges import parse_range
 from bridgehead.objects.core import Service
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from bridgehead.balancer.controller.unannounced_addresses import why_unannounced
-from bridgehead.balancer.model import (
+from bridgehead.balancer.compiled_configuration import (
     BgpAdvertisement,
     Configuration,
     Layer2Advertisement,
@@ -18,6 +17,7 @@ from bridgehead.balancer.model import (
     Pool,
     VrrpAdvertisement,
 )
+from bridgehead.balancer.controller.unannounced_addresses import why_unannounced
 from bridgehead.balancer.ranges import parse_range
 from bridgehead.balancer.view import ClusterView, NodeView, Publication
 from bridgehead.objects.meta import ObjectKey

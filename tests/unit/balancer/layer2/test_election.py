@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bridgehead.balancer.compiled_configuration import Layer2Advertisement, NodeSelection, Pool, VrrpAdvertisement
 from bridgehead.balancer.layer2.election import Election
-from bridgehead.balancer.model import Layer2Advertisement, NodeSelection, Pool, VrrpAdvertisement
 from bridgehead.balancer.ranges import IpAddress, parse_range
 from bridgehead.balancer.view import ClusterView, NodeView, Publication
 from bridgehead.objects.meta import ObjectKey

@@ -6,7 +6,7 @@ import ipaddress
 
 import pytest
 
-from bridgehead.balancer.model import Configuration, Pool, ServiceSelection
+from bridgehead.balancer.compiled_configuration import Configuration, Pool, ServiceSelection
 from bridgehead.balancer.ranges import parse_range
 from bridgehead.balancer.speaker.announced_services import EXCLUDED_LABEL, node_view, publication_of
 from bridgehead.balancer.view import NodeView

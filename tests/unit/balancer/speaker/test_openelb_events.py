@@ -7,7 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from bridgehead.balancer.announcer import EventReport
-from bridgehead.balancer.model import BgpAdvertisement, Configuration, Layer2Advertisement, Pool, VrrpAdvertisement
+from bridgehead.balancer.compiled_configuration import (
+    BgpAdvertisement,
+    Configuration,
+    Layer2Advertisement,
+    Pool,
+    VrrpAdvertisement,
+)
 from bridgehead.balancer.ranges import parse_range
 from bridgehead.balancer.speaker.openelb_events import OpenElbEvents, missing_interface
 from bridgehead.balancer.view import ClusterView, NodeView, Publication

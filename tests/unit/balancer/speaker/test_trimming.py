@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridgehead.balancer.model import Configuration, Pool
+from bridgehead.balancer.compiled_configuration import Configuration, Pool
 from bridgehead.balancer.ranges import parse_range
 from bridgehead.balancer.speaker.announced_services import publication_of
 from bridgehead.balancer.speaker.service_statuses import BGP, LAYER2

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridgehead.balancer.model import Configuration, NodeSelection, Pool, VrrpAdvertisement
+from bridgehead.balancer.compiled_configuration import Configuration, NodeSelection, Pool, VrrpAdvertisement
 from bridgehead.balancer.ranges import parse_range
 from bridgehead.balancer.view import ClusterView, NodeView, Publication
 from bridgehead.balancer.vrrp.address_groups import Group, GroupKey, GroupPlan, assign_router_ids, by_rank, priority_of

@@ -11,8 +11,8 @@ from typing import ClassVar
 import pytest
 
 from bridgehead.balancer.announcer import EventReport, UpdateResult
+from bridgehead.balancer.compiled_configuration import Configuration, Pool, VrrpAdvertisement
 from bridgehead.balancer.handovers import Handovers
-from bridgehead.balancer.model import Configuration, Pool, VrrpAdvertisement
 from bridgehead.balancer.ranges import IpAddress, parse_range
 from bridgehead.balancer.speaker.speaker_reconciler import _LEAVE_SECONDS
 from bridgehead.balancer.view import ClusterView, NodeView, Publication

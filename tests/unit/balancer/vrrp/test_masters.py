@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from dataclasses import replace
 
-from bridgehead.balancer.model import Configuration, Pool, VrrpAdvertisement
+from bridgehead.balancer.compiled_configuration import Configuration, Pool, VrrpAdvertisement
 from bridgehead.balancer.ranges import parse_range
 from bridgehead.balancer.view import ClusterView, NodeView, Publication
 from bridgehead.balancer.vrrp.address_groups import GroupPlan

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 
 from bridgehead.balancer.announcer import EventReport
-from bridgehead.balancer.model import Configuration, Pool, VrrpAdvertisement
+from bridgehead.balancer.compiled_configuration import Configuration, Pool, VrrpAdvertisement
 from bridgehead.balancer.ranges import parse_range
 from bridgehead.balancer.view import ClusterView, NodeView, Publication
 from bridgehead.balancer.vrrp.announcer import MissingVrrp

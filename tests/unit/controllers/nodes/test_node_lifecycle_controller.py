@@ -11,15 +11,15 @@ import pytest
 
 from bridgehead.client.errors import NotFound, Unreachable
 from bridgehead.client.object_store import ObjectStore
-from bridgehead.controllers.nodes.disruption import (
+from bridgehead.controllers.nodes.node_lifecycle_controller import LEASE_NAMESPACE, NodeLifecycleController
+from bridgehead.controllers.nodes.watch_clock import WatchClock
+from bridgehead.controllers.nodes.zone_disruption import (
     Disruption,
     EvictionRateLimiter,
     ZoneState,
     find_disruption,
     zone_state,
 )
-from bridgehead.controllers.nodes.node_lifecycle_controller import LEASE_NAMESPACE, NodeLifecycleController
-from bridgehead.controllers.nodes.watch_clock import WatchClock
 from bridgehead.objects.coordination import Lease
 from bridgehead.objects.core import Node, NodeStatus, Pod, PodSpec, PodStatus
 from bridgehead.objects.kinds import LEASES, NODES, PODS, Kind

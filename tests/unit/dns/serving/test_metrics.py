@@ -10,7 +10,7 @@ import pytest
 from bridgehead.dns.config import CacheSettings, DnsConfig, Hosts, Server
 from bridgehead.dns.counters import Durations
 from bridgehead.dns.messages import wire
-from bridgehead.dns.messages.foreign import adopt_reply_untrusted
+from bridgehead.dns.messages.upstream_replies import adopt_reply_untrusted
 from bridgehead.dns.serving import DnsMetrics, DnsServer
 from bridgehead.dns.upstreams.cache import Cache
 from bridgehead.dns.upstreams.forward import Forwarder

@@ -6,8 +6,8 @@ import pytest
 
 from bridgehead.dns.config import CacheSettings, Prefetch, TtlLimits
 from bridgehead.dns.messages import wire
-from bridgehead.dns.messages.foreign import UpstreamAnswer
 from bridgehead.dns.messages.replies import Answer, head
+from bridgehead.dns.messages.upstream_replies import UpstreamAnswer
 from bridgehead.dns.messages.wire import encode_name
 from bridgehead.dns.upstreams.cache import Cache
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from bridgehead.images.documents import digest_of
 from bridgehead.images.errors import BadImage
+from bridgehead.images.manifests import digest_of
 from bridgehead.images.store import blob_cache
 from bridgehead.images.store.blob_cache import BlobCache
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bridgehead.kubelet.containers.pod_variables import parse_env_file
+from bridgehead.kubelet.containers.container_environment import parse_env_file
 from bridgehead.kubelet.containers.start import read_env_file
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from bridgehead.kubelet.volumes.atomic_writer import write_files
 from bridgehead.kubelet.volumes.directories import make_open_directory
-from bridgehead.kubelet.volumes.payloads import File
+from bridgehead.kubelet.volumes.projected_volumes import File
 
 
 def stat_of(path):

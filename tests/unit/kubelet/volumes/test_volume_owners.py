@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bridgehead.kubelet.volumes import atomic_writer, directories
-from bridgehead.kubelet.volumes.payloads import File, owned_files
+from bridgehead.kubelet.volumes.projected_volumes import File, owned_files
 from bridgehead.kubelet.volumes.volume_owners import volume_owner
 from tests.unit.kubelet.pod_factory import make_pod
 

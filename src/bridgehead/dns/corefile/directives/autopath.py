@@ -6,7 +6,7 @@ Pure: no I/O, no clock, no randomness.
 from __future__ import annotations
 
 from bridgehead.dns.corefile.draft import Draft, ServerBlock, Spec, Where, WrongArguments, one_argument
-from bridgehead.dns.corefile.text import Directive
+from bridgehead.dns.corefile.parser import Directive
 
 
 def _read(draft: Draft, block: ServerBlock, directive: Directive) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bridgehead.dns.config import DnsConfig
 from bridgehead.dns.corefile.draft import Draft, ServerBlock, Spec, number
-from bridgehead.dns.corefile.text import Directive
+from bridgehead.dns.corefile.parser import Directive
 from bridgehead.dns.messages import wire
 
 

@@ -23,7 +23,7 @@ from bridgehead.dns.corefile.draft import (
     read_line,
     seconds,
 )
-from bridgehead.dns.corefile.text import Directive
+from bridgehead.dns.corefile.parser import Directive
 from bridgehead.dns.messages.domain_names import as_zones, is_in_any
 
 # CoreDNS' own for a `cache` directive. Prefetching is off there.

@@ -22,7 +22,7 @@ from bridgehead.dns.corefile.draft import (
     read_line,
     seconds,
 )
-from bridgehead.dns.corefile.text import Directive
+from bridgehead.dns.corefile.parser import Directive
 from bridgehead.dns.messages import wire
 from bridgehead.dns.messages.domain_names import as_domains, as_zones, is_in_any, is_name
 

@@ -18,7 +18,7 @@ from bridgehead.dns.corefile.draft import (
     one_of,
     read_line,
 )
-from bridgehead.dns.corefile.text import Directive
+from bridgehead.dns.corefile.parser import Directive
 from bridgehead.dns.messages.domain_names import as_zones, is_in_any, is_within
 
 

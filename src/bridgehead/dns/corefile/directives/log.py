@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bridgehead.dns.config import LOG_CLASSES
 from bridgehead.dns.corefile.draft import Draft, ServerBlock, Spec, Table, did_you_mean, read_line
-from bridgehead.dns.corefile.text import Directive
+from bridgehead.dns.corefile.parser import Directive
 
 
 def _read(draft: Draft, block: ServerBlock, directive: Directive) -> None:

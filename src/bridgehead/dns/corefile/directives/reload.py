@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bridgehead.dns.corefile.draft import Draft, ServerBlock, Spec, WrongArguments, seconds
-from bridgehead.dns.corefile.text import Directive
+from bridgehead.dns.corefile.parser import Directive
 
 
 def _read(draft: Draft, block: ServerBlock, directive: Directive) -> None:

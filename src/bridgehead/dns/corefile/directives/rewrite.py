@@ -9,7 +9,7 @@ import re
 
 from bridgehead.dns.config import REWRITE_KINDS, AnswerRule, RewriteRule
 from bridgehead.dns.corefile.draft import Draft, ServerBlock, Spec, Where, did_you_mean
-from bridgehead.dns.corefile.text import Directive
+from bridgehead.dns.corefile.parser import Directive
 from bridgehead.dns.errors import ConfigInvalid
 
 

@@ -22,7 +22,7 @@ from bridgehead.dns.corefile.draft import (
     one_of,
     read_line,
 )
-from bridgehead.dns.corefile.text import Directive
+from bridgehead.dns.corefile.parser import Directive
 from bridgehead.dns.messages import wire
 from bridgehead.dns.messages.domain_names import as_zones
 

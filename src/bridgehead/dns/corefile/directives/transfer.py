@@ -9,7 +9,7 @@ import ipaddress
 
 from bridgehead.dns.config import Network, parse_address
 from bridgehead.dns.corefile.draft import Draft, ServerBlock, Spec, Table, Where, WrongArguments, read_line
-from bridgehead.dns.corefile.text import Directive, invalid
+from bridgehead.dns.corefile.parser import Directive, invalid
 from bridgehead.dns.errors import ConfigInvalid
 from bridgehead.dns.messages.domain_names import as_zones
 

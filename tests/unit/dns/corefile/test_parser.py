@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from bridgehead.dns.corefile.parser import Directive, parse
 from bridgehead.dns.corefile.referenced_files import Sources
-from bridgehead.dns.corefile.text import Directive, parse
 from bridgehead.dns.errors import ConfigInvalid
 
 FILES = {

@@ -11,42 +11,42 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridgehead.images import documents
-from bridgehead.images.documents import Descriptor, ImageConfig, Index, Manifest, Platform
+from bridgehead.images import manifests
 from bridgehead.images.errors import BadImage
+from bridgehead.images.manifests import Descriptor, ImageConfig, Index, Manifest, Platform
 
 DIGEST = "sha256:" + "0" * 64
-CONFIG = {"mediaType": documents.OCI_CONFIG, "digest": DIGEST, "size": 2}
-LAYER = {"mediaType": f"{documents.OCI_LAYER}+gzip", "digest": DIGEST, "size": 3}
+CONFIG = {"mediaType": manifests.OCI_CONFIG, "digest": DIGEST, "size": 2}
+LAYER = {"mediaType": f"{manifests.OCI_LAYER}+gzip", "digest": DIGEST, "size": 3}
 
 
 def test_manifests_are_written_with_their_schema_version_and_type() -> None:
     """Other programs demand both."""
-    own = Manifest(config=Descriptor(digest=f"sha256:{'0' * 64}", size=1, media_type=documents.OCI_CONFIG))
+    own = Manifest(config=Descriptor(digest=f"sha256:{'0' * 64}", size=1, media_type=manifests.OCI_CONFIG))
     for document in (own, Index((own.config,))):
         written = msgspec.json.encode(document)
         assert {"schemaVersion": 2, "mediaType": document.media_type}.items() <= json.loads(written).items()
-        assert documents.parse_document(written) == document
+        assert manifests.parse_document(written) == document
 
 
 @pytest.mark.parametrize("content", [b"[" * 100_000, b'{"a": ' * 100_000, b'{"schemaVersion": "\xff"}', b"\xff"])
 def test_documents_that_no_parser_takes_are_refused(content: bytes) -> None:
-    for parse in (documents.parse_document, lambda content: documents.parse_config(content, 1)):
+    for parse in (manifests.parse_document, lambda content: manifests.parse_config(content, 1)):
         with pytest.raises(BadImage):
             parse(content)
-    assert documents.describe_errors(content) == ""
+    assert manifests.describe_errors(content) == ""
 
 
 def encode(**fields: Any) -> bytes:
     return json.dumps({"schemaVersion": 2, **fields}).encode()
 
 
-@pytest.mark.parametrize("media_type", documents.MANIFESTS)
+@pytest.mark.parametrize("media_type", manifests.MANIFESTS)
 def test_manifests_of_both_kinds_are_parsed(media_type: str) -> None:
     layers = [LAYER, {**LAYER, "mediaType": "application/vnd.docker.image.rootfs.diff.tar.gzip"}]
-    manifest = documents.parse_document(encode(config=CONFIG, layers=layers), media_type)
+    manifest = manifests.parse_document(encode(config=CONFIG, layers=layers), media_type)
     assert isinstance(manifest, Manifest)
-    assert documents.total_size((manifest.config, *manifest.layers)) == 8
+    assert manifests.total_size((manifest.config, *manifest.layers)) == 8
 
 
 @pytest.mark.parametrize(
@@ -65,21 +65,21 @@ def test_manifests_of_both_kinds_are_parsed(media_type: str) -> None:
         (encode(config={**CONFIG, "size": 20 << 30}), "the image's configuration has 21474836480 bytes"),
         (encode(config=CONFIG, layers=[LAYER] * 126), "126 layers"),
         (encode(config=CONFIG, layers=[{**LAYER, "mediaType": "text/plain"}]), "unsupported type: text/plain"),
-        (encode(config=CONFIG, layers=[{**LAYER, "mediaType": f"{documents.OCI_LAYER}+encrypted"}]), "encrypted"),
-        (encode(mediaType=documents.OCI_INDEX, manifests=[{**LAYER, "digest": "x"}]), "unsupported digest"),
+        (encode(config=CONFIG, layers=[{**LAYER, "mediaType": f"{manifests.OCI_LAYER}+encrypted"}]), "encrypted"),
+        (encode(mediaType=manifests.OCI_INDEX, manifests=[{**LAYER, "digest": "x"}]), "unsupported digest"),
     ],
 )  # fmt: skip
 def test_other_documents_are_refused(content: bytes, message: str) -> None:
     with pytest.raises(BadImage, match=message):
-        documents.parse_document(content)
+        manifests.parse_document(content)
 
 
 @given(st.binary(max_size=60))
 def test_any_content_is_parsed_or_refused(content: bytes) -> None:
-    for parse in (documents.parse_document, lambda content: documents.parse_config(content, 0)):
+    for parse in (manifests.parse_document, lambda content: manifests.parse_config(content, 0)):
         with contextlib.suppress(BadImage):
             parse(content)
-    documents.describe_errors(content)
+    manifests.describe_errors(content)
 
 
 def index_of(*platforms: Platform | None) -> Index:
@@ -103,7 +103,7 @@ AMD = Platform(os="linux", architecture="amd64")
     ],
 )
 def test_the_machines_platform_is_chosen(index: Index, wanted: Platform, position: int) -> None:
-    assert documents.choose_manifest(index, wanted) == index.manifests[position]
+    assert manifests.choose_manifest(index, wanted) == index.manifests[position]
 
 
 @pytest.mark.parametrize(
@@ -111,49 +111,49 @@ def test_the_machines_platform_is_chosen(index: Index, wanted: Platform, positio
 )
 def test_an_image_for_other_platforms_is_refused(index: Index, message: str) -> None:
     with pytest.raises(BadImage, match=f"no match for platform in manifest: .*{message}"):
-        documents.choose_manifest(index, AMD)
+        manifests.choose_manifest(index, AMD)
     with pytest.raises(BadImage, match="the image is for linux/arm, this machine is linux/amd64"):
-        documents.check_platform(ImageConfig(os="linux", architecture="arm"), AMD)
-    documents.check_platform(ImageConfig(), AMD)
+        manifests.check_platform(ImageConfig(os="linux", architecture="arm"), AMD)
+    manifests.check_platform(ImageConfig(), AMD)
 
 
 def test_a_configuration_has_one_diff_id_for_each_layer() -> None:
     content = json.dumps({"rootfs": {"diff_ids": [DIGEST]}, "config": {"Cmd": ["x"]}}).encode()
-    config = documents.parse_config(content, 1).config
+    config = manifests.parse_config(content, 1).config
     assert config is not None
     assert config.command == ("x",)
     with pytest.raises(BadImage, match="1 diff_ids, the manifest 2 layers"):
-        documents.parse_config(content, 2)
+        manifests.parse_config(content, 2)
 
 
 def test_the_platforms_in_an_error_are_bounded() -> None:
     index = index_of(*(Platform(os="linux", architecture=f"a{number:05}" * 100) for number in range(10_000)))
     with pytest.raises(BadImage) as failure:
-        documents.choose_manifest(index, AMD)
+        manifests.choose_manifest(index, AMD)
     assert len(str(failure.value)) < 2000
     assert str(failure.value).endswith("...")
 
 
 def test_the_volumes_of_an_image_are_bounded() -> None:
-    volumes = {f"/v{number}": {} for number in range(documents.MAX_VOLUMES + 1)}
+    volumes = {f"/v{number}": {} for number in range(manifests.MAX_VOLUMES + 1)}
     content = json.dumps({"config": {"Volumes": volumes}}).encode()
     with pytest.raises(BadImage, match=r"^the image has 1001 volumes, more than 1000$"):
-        documents.parse_config(content, 0)
+        manifests.parse_config(content, 0)
 
 
 def test_null_in_a_configuration_is_nothing() -> None:
     names = ("Entrypoint", "Cmd", "Env", "WorkingDir", "User", "StopSignal", "Volumes")
     content = json.dumps({"config": dict.fromkeys(names), "rootfs": {"diff_ids": []}}).encode()
-    assert documents.parse_config(content, 0).config == documents.RunConfig()
+    assert manifests.parse_config(content, 0).config == manifests.RunConfig()
 
 
 def test_content_is_compared_with_its_digest() -> None:
-    documents.verify(b"x", documents.digest_of(b"x"))
+    manifests.verify(b"x", manifests.digest_of(b"x"))
     with pytest.raises(BadImage, match="the content has the digest"):
-        documents.verify(b"y", documents.digest_of(b"x"))
+        manifests.verify(b"y", manifests.digest_of(b"x"))
 
 
 def test_a_registrys_errors_are_one_line() -> None:
     body = b'{"errors": [{"code": "TOOMANYREQUESTS", "message": "slow\\n down"}, {"code": "DENIED"}]}'
-    assert documents.describe_errors(body) == "toomanyrequests: slow down, denied:"
-    assert documents.describe_errors(b"<html>") == ""
+    assert manifests.describe_errors(body) == "toomanyrequests: slow down, denied:"
+    assert manifests.describe_errors(b"<html>") == ""

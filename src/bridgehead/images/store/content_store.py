@@ -25,10 +25,10 @@ from typing import BinaryIO, Final
 
 import msgspec
 
-from bridgehead.images import documents
+from bridgehead.images import manifests
 from bridgehead.images.disk_usage import DiskUsage
-from bridgehead.images.documents import Descriptor, ImageConfig
 from bridgehead.images.errors import StoreFailed
+from bridgehead.images.manifests import Descriptor, ImageConfig
 
 from .disk import check_room, check_space, create_file, disk_failure, sync_file, sync_file_system
 from .image_record import ImageRecord
@@ -48,11 +48,11 @@ class ContentStore:
     # Reading.
 
     def blob_path(self, digest: str) -> Path:
-        algorithm, _, digits = documents.check_digest(digest).partition(":")
+        algorithm, _, digits = manifests.check_digest(digest).partition(":")
         return self.root / "blobs" / algorithm / digits
 
     def layer_path(self, diff_id: str) -> Path:
-        return self.root / "layers" / documents.check_digest(diff_id).partition(":")[2][:_LAYER_DIGITS]
+        return self.root / "layers" / manifests.check_digest(diff_id).partition(":")[2][:_LAYER_DIGITS]
 
     def has_blob(self, descriptor: Descriptor) -> bool:
         try:
@@ -76,7 +76,7 @@ class ContentStore:
 
     def read_config(self, record: ImageRecord) -> ImageConfig:
         """Raises `ImageError`."""
-        return documents.parse_config(self.read_blob(record.config), len(record.layers))
+        return manifests.parse_config(self.read_blob(record.config), len(record.layers))
 
     def records(self) -> list[ImageRecord]:
         """Return all images, by name."""
@@ -130,7 +130,7 @@ class ContentStore:
     @contextlib.contextmanager
     def open_partial(self, digest: str) -> Iterator[Partial]:
         """Open the file to which a blob is downloaded. A process that is not the first has a file for itself."""
-        algorithm, _, digits = documents.check_digest(digest).partition(":")
+        algorithm, _, digits = manifests.check_digest(digest).partition(":")
         path = self._ingest() / f"{algorithm}-{digits}"
         try:
             with contextlib.ExitStack() as opened:
@@ -146,7 +146,7 @@ class ContentStore:
 
     def add_blob(self, content: bytes) -> str:
         """Add a small blob; returns its digest."""
-        digest = documents.digest_of(content)
+        digest = manifests.digest_of(content)
         self._write_file(self.blob_path(digest), content)
         return digest
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bridgehead.images.engines import ENGINES, NoSuchImage, find_engine, save
+from bridgehead.images.container_engines import ENGINES, NoSuchImage, find_engine, save
 
 PROGRAM = """#!/bin/sh
 case "$*" in

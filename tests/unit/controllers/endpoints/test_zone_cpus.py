@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from bridgehead.controllers.endpoints.topology import Notice, Topology
+from bridgehead.controllers.endpoints.zone_cpus import Notice, Topology
 from bridgehead.controllers.endpoints.zone_hints import HintsResult
 from bridgehead.objects.core import Node
 from bridgehead.objects.meta import ObjectKey

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from bridgehead.balancer.model import Pool
+from bridgehead.balancer.compiled_configuration import Pool
 
 from .address_requests import Request, Version
 from .eligibility import is_allowed
 from .pending_reasons import NotAllocated, PendingReason
-from .space import PoolSpace
+from .pool_addresses import PoolAddresses
 
 _FAMILIES: dict[tuple[Version, ...], str] = {(4,): "ipv4", (6,): "ipv6"}
 _DETAILED_POOLS = 5  # pools that a message lists at most
 _DETAILED_RANGES = 5  # ranges of a pool, likewise
 
 
-def describe_pools(spaces: Collection[PoolSpace], request: Request) -> str:
+def describe_pools(spaces: Collection[PoolAddresses], request: Request) -> str:
     """Return why each pool has no address for the Service."""
     if not spaces:
         return "there is no IPAddressPool and no Eip"
@@ -28,7 +28,7 @@ def describe_pools(spaces: Collection[PoolSpace], request: Request) -> str:
     return "; ".join(lines) + (f"; and {more} more pools" if more > 0 else "")
 
 
-def _describe(space: PoolSpace, request: Request) -> str:
+def _describe(space: PoolAddresses, request: Request) -> str:
     pool = space.pool
     name = f'pool "{pool.name}"'
     if pool.is_disabled:
@@ -49,7 +49,7 @@ def _describe(space: PoolSpace, request: Request) -> str:
     return f"{name} ({_ranges(pool)}): {' and '.join(numbers)} in use"
 
 
-def describe_ranges(spaces: Collection[PoolSpace]) -> str:
+def describe_ranges(spaces: Collection[PoolAddresses]) -> str:
     """Return the ranges of all pools, for a Service that asks for an address outside of them."""
     if not spaces:
         return "there is no IPAddressPool and no Eip"

@@ -8,7 +8,7 @@ import tracemalloc
 import msgspec
 import pytest
 
-from bridgehead.kubelet.containers.pod_variables import (
+from bridgehead.kubelet.containers.container_environment import (
     EnvironmentSources,
     container_environment,
     declared_variables,

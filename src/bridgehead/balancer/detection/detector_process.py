@@ -20,10 +20,10 @@ from bridgehead.balancer.process_lookup import is_stopped
 from bridgehead.network.syscalls import set_process_name
 
 from .bfd.engine import BfdEngine
-from .channel import BEAT_SECONDS, IDLE_BEAT_SECONDS, Channel, open_channel
+from .detector_messages import BEAT_SECONDS, IDLE_BEAT_SECONDS, Channel, open_channel
 from .engine import NEVER, Descriptor, Engine, Report
 from .heartbeats import Heartbeats
-from .leftovers import Leftovers
+from .keepalived_leftovers import Leftovers
 
 # An iteration of the loop that begins later than planned by more than this was delayed by the machine.
 _TOLERATED_SECONDS = 0.02

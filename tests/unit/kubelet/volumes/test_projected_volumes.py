@@ -9,7 +9,7 @@ import pytest
 
 from bridgehead.kubelet.errors import VolumeNotReady
 from bridgehead.kubelet.volumes.downward_api import Addresses
-from bridgehead.kubelet.volumes.payloads import File, PayloadSources, volume_files
+from bridgehead.kubelet.volumes.projected_volumes import File, PayloadSources, volume_files
 from bridgehead.objects.core import ConfigMap, Pod, Secret, Volume
 from bridgehead.objects.meta import ObjectMeta
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from bridgehead.kubelet.pods.node_room import (
+from bridgehead.kubelet.pods.node_fit import (
     NoVictims,
     affinity_refusal,
     choose_victims,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from bridgehead.balancer.detection.channel import Channel, open_channel
+from bridgehead.balancer.detection.detector_messages import Channel, open_channel
 
 
 def _received(ours: Channel, theirs: Channel) -> list[Any]:

@@ -1,4 +1,4 @@
-"""The addresses of one pool: the first one that a Service can have, and how many are in use.
+"""The addresses of one pool: how many it has, how many are in use, and the first one that a Service can have.
 
 Pure: no I/O, no clock, no randomness.
 """
@@ -7,15 +7,34 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from bridgehead.balancer.model import Pool
+from bridgehead.balancer.compiled_configuration import Pool
 from bridgehead.balancer.ranges import AddressRange, IpAddress, address_of
 
 from .address_requests import Request, Version
 from .address_usage import AddressUsage
-from .free_addresses import FreeAddresses, is_buggy, subtract, usable_size
+from .free_addresses import FreeAddresses, subtract
+
+_BUGGY_LAST_BYTES = (0, 255)
 
 
-class PoolSpace:
+def is_buggy(version: int, number: int) -> bool:
+    """Whether an address ends in .0 or .255, which some devices take for a network's or broadcast address."""
+    return version == 4 and number % 256 in _BUGGY_LAST_BYTES
+
+
+def usable_size(range_: AddressRange, avoid_buggy: bool) -> int:
+    """Return the number of addresses of a range, without those that end in .0 or .255 if they are to be avoided."""
+    if not avoid_buggy or range_.version == 6:
+        return range_.size
+
+    def with_last_byte(byte: int) -> int:
+        """Return how many numbers from 0 to `last` end in the byte, minus those before `first`."""
+        return (range_.last - byte) // 256 - (range_.first - 1 - byte) // 256
+
+    return range_.size - sum(with_last_byte(byte) for byte in _BUGGY_LAST_BYTES)
+
+
+class PoolAddresses:
     """The addresses that a pool gives out: its ranges, without those that belong to other pools.
 
     `foreign`: ranges of other pools; they count for a fallback pool.
