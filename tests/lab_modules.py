@@ -12,7 +12,7 @@ _LOADED_LATE = (
     "bridgehead.apiserver.serve",
     "bridgehead.lab.certificates",
     "bridgehead.lab.launch",
-    "bridgehead.lab.system",
+    "bridgehead.lab.readiness",
     "bridgehead.storage.sqlite",
 )
 

@@ -79,7 +79,7 @@ def test_the_line_about_a_restoration_goes_where_the_form_of_the_result_allows(
 
 TRIAL = """
 import os, signal, sys
-from bridgehead.lab import host, namespace_trial
+from bridgehead.lab import preflight, namespace_trial
 
 def end(*_):
     os._exit(3) if sys.argv[2] == "exit" else os.kill(os.getpid(), signal.Signals[sys.argv[2]])
@@ -87,7 +87,7 @@ def end(*_):
 namespace_trial._leave = end if sys.argv[1] == "outer" else lambda id_map: None
 namespace_trial._mount = end
 try:
-    host.check_namespaces()
+    preflight.check_namespaces()
     print("it works")
 except Exception as error:
     print(error, flush=True)

@@ -64,14 +64,14 @@ def test_a_killed_command_leaves_no_process(tmp_path: Path) -> None:
 
 
 CHECK = """
-from bridgehead.lab import host, namespace_trial
+from bridgehead.lab import preflight, namespace_trial
 
 def fail(id_map):
     raise RuntimeError("something nobody thought of")
 
 namespace_trial._leave = fail
 try:
-    host.check_namespaces()
+    preflight.check_namespaces()
 except Exception as error:
     print(error, flush=True)
 """

@@ -13,8 +13,8 @@ from bridgehead.client.errors import NotFound
 from bridgehead.lab.corefile_change import change_corefile
 from bridgehead.lab.earlier_names import DNS, EARLIER_DNS, EarlierDns
 from bridgehead.lab.plan import LabConfig
-from bridgehead.lab.shipped_objects import DIGEST_ANNOTATION, ensure
-from bridgehead.lab.system import KINDS, system_manifests
+from bridgehead.lab.readiness import KINDS, system_manifests
+from bridgehead.lab.system_objects import DIGEST_ANNOTATION, ensure
 from bridgehead.objects.kinds import CONFIG_MAPS
 
 from .api_world import api_world

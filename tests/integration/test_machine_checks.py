@@ -13,12 +13,12 @@ pytestmark = [pytest.mark.integration, pytest.mark.needs("nft", "iptables-restor
 EXAMINE = """
 import json, sys
 from pathlib import Path
-from bridgehead.lab import host
+from bridgehead.lab import preflight
 from bridgehead.lab.machine_checks import examine_machine
 
 hidden = sys.argv[2:]
-find = host.find_system_program
-host.find_system_program = lambda name: None if name in hidden else find(name)
+find = preflight.find_system_program
+preflight.find_system_program = lambda name: None if name in hidden else find(name)
 print(json.dumps([each._asdict() for each in examine_machine(Path(sys.argv[1]))]))
 """
 

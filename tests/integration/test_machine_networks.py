@@ -8,8 +8,8 @@ import subprocess
 import pytest
 
 from bridgehead.lab.errors import Unsupported
-from bridgehead.lab.host import check_loopback
 from bridgehead.lab.machine_networks import read_networks
+from bridgehead.lab.preflight import check_loopback
 from bridgehead.lab.range_choice import choose_ranges
 
 from .namespaced import in_namespace

@@ -17,7 +17,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from bridgehead.lab import host, state_directories
+from bridgehead.lab import preflight, state_directories
 from bridgehead.lab.enter import find_node, run_inside
 
 from .lab_options import Name, StateDir, find_lab, reporting_errors
@@ -41,7 +41,7 @@ def run(argv: Sequence[str], name: str | None, node: str | None, state_dir: Path
     with reporting_errors():
         files = find_lab(name, state_dir)
         lab = state_directories.read_running(files)
-        host.extend_path()
+        preflight.extend_path()
         where = find_node(lab, node) if node else None
         # HTTP proxies of the machine are unreachable from the lab.
         kept = {key: value for key, value in os.environ.items() if not key.lower().endswith("_proxy")}

@@ -12,7 +12,7 @@ from bridgehead.insight.forked_namespace import ForkedNamespace
 from bridgehead.insight.network_namespaces import NetworkNamespace, NotEntered
 from bridgehead.kubelet.runtimes.runtime import RuntimeFailure, SandboxInfo
 from bridgehead.kubelet.runtimes.wire.client import RuntimeClient
-from bridgehead.lab import enter, host, state_directories
+from bridgehead.lab import enter, preflight, state_directories
 from bridgehead.lab.plan import LabFiles, NodePlan, RunningLab, plan_nodes
 from bridgehead.objects.meta import ObjectKey
 
@@ -28,7 +28,7 @@ class LabNamespaces:
         self._files = files
         self._nodes = {node.name: node for node in plan_nodes(lab.config)}
         self._init = os.pidfd_open(lab.init_pid)
-        host.extend_path()
+        preflight.extend_path()
 
     def __del__(self) -> None:
         if hasattr(self, "_init"):

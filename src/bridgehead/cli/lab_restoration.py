@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bridgehead.lab import host
+from bridgehead.lab import preflight
 from bridgehead.lab.etcd_members import run_new_members, set_members_aside
 from bridgehead.lab.plan import LabConfig, LabFiles
 from bridgehead.storage.backups import check_copy, restore, set_aside
@@ -27,7 +27,7 @@ def restore_lab(
     """
     check_copy(backup)
     if config.store == "etcd":
-        host.check_space(files.root, config.api_servers)
+        preflight.check_space(files.root, config.api_servers)
         with run_new_members(config, files) as members:
             from bridgehead.apiserver.stores import restore_etcd
 

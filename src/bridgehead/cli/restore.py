@@ -85,14 +85,14 @@ def _check_stopped(options: Options, files: LabFiles) -> None:
 
 def _restore_lab_on_etcd(options: Options, files: LabFiles, config: LabConfig) -> None:
     """Fill new members of etcd, which then are the lab's."""
-    from bridgehead.lab import host
+    from bridgehead.lab import preflight
 
     from .lab_restoration import restore_lab
 
     _check_stopped(options, files)
     encryption, ttl = encryption_of(options), event_seconds(options.event_ttl)
-    host.extend_path()
-    host.choose_store(config.store, config.api_servers, config)  # whether it can run here
+    preflight.extend_path()
+    preflight.choose_store(config.store, config.api_servers, config)  # whether it can run here
     lock = state_directories.lock(files)
     try:
         done = restore_lab(config, files, options.file, ttl, encryption)

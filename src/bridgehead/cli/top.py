@@ -24,7 +24,7 @@ from .exit_codes import fail
 from .service_targets import check_scope
 
 if TYPE_CHECKING:
-    from bridgehead.insight.terminal.views import View
+    from bridgehead.insight.terminal.tables import View
 
 
 def command(
@@ -37,7 +37,7 @@ def command(
     name: Name = None,
     state_dir: StateDir = None,
 ) -> None:
-    from bridgehead.insight.terminal.views import BY_ALIAS
+    from bridgehead.insight.terminal.tables import BY_ALIAS
     from bridgehead.suggestions import did_you_mean
 
     view = BY_ALIAS.get(table.lower())

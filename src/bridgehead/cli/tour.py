@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bridgehead.insight.tour.lesson import Language
-from bridgehead.lab import host, state_directories
+from bridgehead.lab import preflight, state_directories
 
 from .exit_codes import fail
 from .lab_options import DEFAULT_NAME, Name, StateDir, find_lab, reporting_errors
@@ -63,7 +63,7 @@ def command(
     if not yes and not sys.stdin.isatty():
         fail("tour", "the tour asks questions, and standard input is no terminal; --yes goes on without them", 2)
     with reporting_errors():
-        host.extend_path()
+        preflight.extend_path()
         tour = Tour(language, asks=not yes)
         if kubeconfig is not None:
             tour.use_cluster(kubeconfig)

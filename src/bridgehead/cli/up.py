@@ -35,7 +35,7 @@ from bridgehead import cli
 from bridgehead.forwarding.local_ports import PortUnusable, open_port
 from bridgehead.forwarding.published import FORM, parse_all_published
 from bridgehead.heap import no_collection
-from bridgehead.lab import host, state_directories
+from bridgehead.lab import preflight, state_directories
 from bridgehead.lab.addressing import MAX_API_SERVERS, MAX_NODES, IpFamily
 from bridgehead.lab.directory_owner import check_owner, close_to_others
 from bridgehead.lab.errors import AlreadyRunning, LabError, NotRunning
@@ -57,7 +57,7 @@ from .up_result import render_lab, reporting_errors_as_json, wait_running
 
 # Modules that this process uses only after it has forked the lab's first process, where parts need what these import:
 # the API client and cryptography. Loaded before the fork, they are loaded once.
-_LOADED_FOR_ALL = ("bridgehead.lab.certificates", "bridgehead.lab.system")
+_LOADED_FOR_ALL = ("bridgehead.lab.certificates", "bridgehead.lab.readiness")
 _EVENT_SECONDS = 3600.0  # the API server's --event-ttl
 
 
@@ -221,7 +221,7 @@ def command(options: Options) -> None:
             with contextlib.suppress(NotRunning):
                 state_directories.stop(files)
             raise
-        lacks = [*notes.addresses, describe_missing_tools(host.missing_pod_tools()), describe_missing_ids(id_map)]
+        lacks = [*notes.addresses, describe_missing_tools(preflight.missing_pod_tools()), describe_missing_ids(id_map)]
         page = dashboard_process.start(files) if options.dashboard else None
         report = partial(_report, config, files, options, began, lacks=lacks, page=page, gateway=notes.gateway)
         if options.detach or options.wait:
@@ -276,28 +276,28 @@ def _start(name: str, options: Options, files: LabFiles, lock: int) -> tuple[Lab
         for module in _LOADED_FOR_ALL:
             importlib.import_module(module)
     gc.freeze()  # the processes that are forked now share these objects, which a collection would write to
-    host.extend_path()
+    preflight.extend_path()
     before = state_directories.read_config(files)
     if before and before.ephemeral:
         state_directories.empty(files)
         before = None
-    has_host_access = host.choose_host_access(options.host_access, before)
-    lack_of_ipv6 = host.check_host(files.root, has_host_access=has_host_access)
+    has_host_access = preflight.choose_host_access(options.host_access, before)
+    lack_of_ipv6 = preflight.check_host(files.root, has_host_access=has_host_access)
     if options.restore is not None:
         _check_backup(options.restore)
-    store, api_servers = host.choose_store(
+    store, api_servers = preflight.choose_store(
         options.store, options.api_servers, before, is_restored=options.restore is not None
     )
-    host.check_space(files.root, api_servers if store == "etcd" and before is None else 0)
+    preflight.check_space(files.root, api_servers if store == "etcd" and before is None else 0)
     id_map, id_base = None, None
     if not (has_host_access and user_namespace.is_full_root()):
         id_map, id_base = user_namespace.choose_id_map(str(files.root), before.id_base if before else None)
     owner = id_map.root if id_map and id_base is not None else None
-    family = host.choose_ip_family(options.ip_family, before, lack_of_ipv6)
+    family = preflight.choose_ip_family(options.ip_family, before, lack_of_ipv6)
     ranges, avoided = choose_ranges(options.wanted_ranges, family, before, machine_networks.read_networks())
     publish = _choose_published(options.publish, before)
     with (
-        host.open_api_socket(options.port, before.port if before else None) as api_socket,
+        preflight.open_api_socket(options.port, before.port if before else None) as api_socket,
         _open_ports(publish) as published,
     ):
         config = LabConfig(
@@ -306,7 +306,7 @@ def _start(name: str, options: Options, files: LabFiles, lock: int) -> tuple[Lab
             port=api_socket.getsockname()[1],
             ephemeral=options.ephemeral,
             ip_family=family,
-            node_dns=host.choose_node_dns(options.node_dns, before, os.uname().release),
+            node_dns=preflight.choose_node_dns(options.node_dns, before, os.uname().release),
             balancer=options.balancer if options.balancer is not None else (before is None or before.balancer),
             host_access=has_host_access,
             offline=options.offline if options.offline is not None else (before is not None and before.offline),
@@ -457,16 +457,16 @@ def _writing(files: LabFiles) -> Iterator[None]:
 def _wait_ready(config: LabConfig, files: LabFiles) -> None:
     from rich.console import Console
 
-    from bridgehead.lab import system
+    from bridgehead.lab import readiness
 
     console = Console(stderr=True, highlight=False)
     with asyncio.Runner() as runner:
         runner.get_loop()  # first, so that a Ctrl-C leaves no coroutine that was never awaited
         if not console.is_terminal or console.is_dumb_terminal:
-            runner.run(system.bring_up(config, files, _print_progress))
+            runner.run(readiness.bring_up(config, files, _print_progress))
             return
         with console.status("starting", spinner="dots" if console.encoding.startswith("utf") else "line") as spinner:
-            runner.run(system.bring_up(config, files, lambda what: spinner.update(f"waiting for {what}")))
+            runner.run(readiness.bring_up(config, files, lambda what: spinner.update(f"waiting for {what}")))
 
 
 def _print_progress(what: str) -> None:

@@ -1,6 +1,6 @@
 """The machine, before there is a lab: requirements of a lab, of each proxy mode and of pods, and whether they are met.
 
-`up` checks only what it cannot do without (`host.py`); this is the whole list, for `bridgehead doctor --machine`.
+`up` checks only what it cannot do without (`preflight.py`); this is the whole list, for `bridgehead doctor --machine`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from bridgehead.kubelet.runtimes.isolation import cgroups, seccomp
 
-from . import host, user_namespace
+from . import preflight, user_namespace
 from .addressing import API_PORT
 from .errors import LabError, Unsupported
 from .ids import describe_missing_ids
@@ -66,11 +66,11 @@ def examine_machine(state_root: Path) -> Iterator[Requirement]:
 
 def _examine_kernel() -> Iterator[Requirement]:
     lack, remedy, lack_of_ipv6 = "", "", ""
-    if host.find_system_program("nft") is None:
+    if preflight.find_system_program("nft") is None:
         lack, remedy = "the command `nft` is missing", how_to_install("nft")
     else:
         try:
-            lack_of_ipv6 = host.check_namespaces()
+            lack_of_ipv6 = preflight.check_namespaces()
         except Unsupported as error:
             lack, remedy = error.lack, error.remedy
     yield Requirement("namespaces and nftables", lack, remedy, is_needed=True)
@@ -86,7 +86,7 @@ def _examine_kernel() -> Iterator[Requirement]:
 def _examine_iptables() -> Requirement:
     without = "the proxy uses nftables instead of the modes iptables and ipvs"
     for command in ("iptables-restore", "iptables-save"):
-        if host.find_system_program(command) is None:
+        if preflight.find_system_program(command) is None:
             return Requirement("mode iptables", f"`{command}` is missing", how_to_install(command), without)
     return Requirement("mode iptables", _try_in_namespaces(_try_iptables), without=without)
 
@@ -121,7 +121,7 @@ def _try_ipvs() -> str:
 
 
 def _is_missing(command: str) -> bool:
-    return host.find_system_program(command) is None
+    return preflight.find_system_program(command) is None
 
 
 def _examine_users() -> Requirement:
@@ -142,7 +142,7 @@ def _examine_cgroups() -> Requirement:
 
 
 def _examine_programs() -> Iterator[Requirement]:
-    missing = host.missing_pod_tools()
+    missing = preflight.missing_pod_tools()
     lack = f"missing: {', '.join(missing)}" if missing else ""
     yield Requirement("programs of stand-ins", lack, describe_missing_tools(missing))
     lack = "" if shutil.which("kubectl") else "`kubectl` is missing"
@@ -151,7 +151,7 @@ def _examine_programs() -> Iterator[Requirement]:
 
 def _examine_ports() -> Requirement:
     try:
-        host.open_api_socket(None, None).close()
+        preflight.open_api_socket(None, None).close()
     except LabError as error:
         return Requirement("port of the API server", str(error), is_needed=True)
     with socket.socket() as trial:
@@ -172,7 +172,7 @@ def _examine_disk(state_root: Path) -> Requirement:
             "disk", f"{existing} cannot be written", "choose another directory by --state-dir", is_needed=True
         )
     try:
-        host.check_space(existing)
+        preflight.check_space(existing)
     except LabError as error:
         return Requirement("disk", str(error), is_needed=True)
     return Requirement("disk")
@@ -201,7 +201,7 @@ def _run(argv: Sequence[str], stdin: str) -> str | None:
             check=True,
             capture_output=True,
             timeout=_SECONDS,
-            env={"PATH": host.system_path()},
+            env={"PATH": preflight.system_path()},
         )
     except subprocess.CalledProcessError as error:
         lines = error.stderr.decode(errors="replace").strip().splitlines()

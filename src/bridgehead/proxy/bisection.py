@@ -5,13 +5,26 @@ Pure: no I/O, no clock, no randomness.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from bridgehead.objects.meta import ObjectKey
 
 Batch = Sequence[ObjectKey]
 Rejection = str | None  # the kernel's text; None: the batch was accepted
 Search = Generator[Batch, Rejection, dict[ObjectKey, str]]
+T = TypeVar("T")
+Fallbacks = Mapping[ObjectKey, T | None]  # what a Service has while the kernel refuses it; None: nothing
+
+
+def suspects(fallbacks: Fallbacks[T], services: Iterable[ObjectKey]) -> list[Fallbacks[T]]:
+    """Return the groups of Services to search, one after the other.
+
+    The Services that changed, which have fallbacks, come first: of all others, and of the fallbacks, it is known that
+    they are accepted. Then all are searched, without fallbacks.
+    """
+    everything: Fallbacks[T] = dict.fromkeys(services)
+    return [fallbacks, everything] if fallbacks else [everything]
 
 
 def find_refused(services: Iterable[ObjectKey]) -> Search:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 
 from bridgehead.objects.meta import ObjectKey
 
-from .bisection import Batch, Rejection, drive, find_refused, parts_to_withhold
+from .bisection import Batch, Fallbacks, Rejection, drive, find_refused, parts_to_withhold, suspects
 from .errors import NotFound, Refused, TooBig, TransactionFailed
 from .frontend_table import FrontendTable, Update
 from .frontends import ServiceFrontends
@@ -164,9 +164,7 @@ class Programmer:
 
     async def _search(self, fallbacks: Services) -> None:
         """Program all Services but those that the kernel refuses. Raises TransactionFailed: no Service is to blame."""
-        everything: Services = dict.fromkeys(self.table.services())
-        # The Services that changed come first: of all others, and of the fallbacks, it is known that they are accepted.
-        groups = [fallbacks, everything] if fallbacks else [everything]
+        groups = suspects(fallbacks, self.table.services())
         for group in groups:
             if await self._search_by_validation(group):
                 return
@@ -175,7 +173,7 @@ class Programmer:
                 return
         await self._sync()
 
-    async def _search_by_validation(self, fallbacks: Services) -> bool:
+    async def _search_by_validation(self, fallbacks: Fallbacks[ServiceFrontends]) -> bool:
         """Search without changing the kernel's rules, if the mode can. False: this search did not help."""
         if not isinstance(self._mode, Validating):
             return False
@@ -185,7 +183,7 @@ class Programmer:
         self._record_refused(refused)
         return True
 
-    async def _search_by_trial(self, fallbacks: Services) -> bool:
+    async def _search_by_trial(self, fallbacks: Fallbacks[ServiceFrontends]) -> bool:
         """Leave out Services until the kernel accepts the rest, then add them in smaller and smaller batches.
 
         False: leaving out all of them did not help. The withheld Services miss their change, or all their rules,

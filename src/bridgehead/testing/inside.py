@@ -19,7 +19,7 @@ from typing import Any, Final
 import msgspec
 
 from bridgehead.insight.trace.dns_queries import Questions, ask_names
-from bridgehead.lab import enter, host, state_directories
+from bridgehead.lab import enter, preflight, state_directories
 from bridgehead.lab.plan import LabFiles
 
 LARGEST: Final = 64 * 1024  # bytes of a packet
@@ -69,7 +69,7 @@ def main(arguments: list[str]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal, for the tests
     lab = state_directories.read_running(LabFiles(Path(arguments[1])))
     node = enter.find_node(lab, arguments[2]) if len(arguments) > 2 else None
-    host.extend_path()
+    preflight.extend_path()
     # The children are in the PID namespace, too, in which parts have the PIDs that the lab records.
     enter.enter_as_program(lab, enter.network_path(lab, node))
     while packet := requests.recv(LARGEST):

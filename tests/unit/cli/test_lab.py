@@ -141,7 +141,7 @@ def test_a_refused_up_leaves_no_directory(
     def refuse(root: Path, *, has_host_access: bool) -> None:
         raise Unsupported("this kernel has no namespaces")
 
-    monkeypatch.setattr("bridgehead.lab.host.check_host", refuse)
+    monkeypatch.setattr("bridgehead.lab.preflight.check_host", refuse)
     assert run("up", f"--state-dir={tmp_path / 'lab'}") == 3
     assert "this kernel has no namespaces" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridgehead.objects.meta import ObjectKey
-from bridgehead.proxy.bisection import Batch, Rejection, drive, find_refused, parts_to_withhold
+from bridgehead.proxy.bisection import Batch, Rejection, drive, find_refused, parts_to_withhold, suspects
 
 
 def run(keys: Batch, kernel: Callable[[Batch], Rejection]) -> tuple[dict[ObjectKey, str], list[Batch], int]:
@@ -28,6 +28,12 @@ def run(keys: Batch, kernel: Callable[[Batch], Rejection]) -> tuple[dict[ObjectK
 
 def keys_of(count: int) -> list[ObjectKey]:
     return [ObjectKey("default", f"s{number}") for number in range(count)]
+
+
+def test_services_that_changed_are_suspected_first() -> None:
+    first, second = keys_of(2)
+    assert suspects({first: "before"}, [first, second]) == [{first: "before"}, {first: None, second: None}]
+    assert suspects({}, [first, second]) == [{first: None, second: None}]
 
 
 @given(st.integers(0, 300), st.sets(st.integers(0, 299), max_size=12))

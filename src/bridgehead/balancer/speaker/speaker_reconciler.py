@@ -30,7 +30,7 @@ from bridgehead.objects.kinds import ENDPOINT_SLICES, NODES, SERVICES
 from bridgehead.objects.meta import ObjectKey, ObjectReference
 
 from .announced_services import node_view, publication_of
-from .member_watch import MemberChange, Members, MemberWatch
+from .failure_detection import MemberChange, Members, MemberWatch
 from .speakers_secret import SpeakersSecret
 from .takeovers import Takeovers
 from .trimming import trim_service, trim_slice

@@ -8,7 +8,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
-from .member_watch import MemberChange
+from .failure_detection import MemberChange
 
 log = logging.getLogger(__name__)
 

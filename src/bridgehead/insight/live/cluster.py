@@ -21,11 +21,11 @@ from bridgehead.objects.core import Event
 from bridgehead.objects.kinds import ENDPOINT_SLICES, EVENTS, LEASES, NODES, PODS, SERVICES
 from bridgehead.objects.meta import ObjectKey, ObjectMeta
 
+from .object_tables import ObjectTables
 from .observing import ObservedClient
 from .rows import Row
 from .scraping import Scraper
 from .subscriptions import MOST_UPDATES, Feed, Feeds
-from .tables import ObjectTables
 from .updates import METRICS_TABLES, OBJECT_TABLES, Change, Op, Status, Table, Update
 
 COALESCE_SECONDS = 0.05

@@ -30,8 +30,7 @@ from .pane import TextPane
 from .prompt import LONGEST, Mode, Prompt
 from .sources import Cluster, ObjectReader
 from .streaming import lines_of
-from .texts import container_names, describe_lines, safe_lines, yaml_lines
-from .views import (
+from .tables import (
     ALWAYS,
     BY_ALIAS,
     KEYS,
@@ -42,6 +41,7 @@ from .views import (
     View,
     namespace_rows,
 )
+from .texts import container_names, describe_lines, safe_lines, yaml_lines
 
 REFRESH_SECONDS = 0.2
 _AGE_SECONDS = 1.0  # between two drawings of ages

@@ -15,7 +15,7 @@ from bridgehead.insight.live.updates import Status, Table
 from .line import BAD, BOLD, CURSOR, DIM, KEY, PLAIN, WARNING, Piece
 from .listing import Listing
 from .prompt import Mode, Prompt
-from .views import Tone, pod_tone
+from .tables import Tone, pod_tone
 
 
 def head_pieces(cluster: str, tables: Mapping[Table, Mapping[str, Row]]) -> list[Piece]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from bridgehead.suggestions import did_you_mean
 
-from .views import BY_ALIAS, NAMESPACES, View
+from .tables import BY_ALIAS, NAMESPACES, View
 
 _ALL = ("all", "*")
 

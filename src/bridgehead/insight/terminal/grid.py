@@ -15,7 +15,7 @@ from bridgehead.insight.live.rows import Row
 
 from .layout import GAP, Wish, cell, column_widths, text_width
 from .listing import Listing
-from .views import Column, Tone
+from .tables import Column, Tone
 
 FLASH_SECONDS = 1.5  # for which a changed row is marked
 _MARK = "•"

@@ -12,7 +12,7 @@ from typing import Any
 from bridgehead.insight.live.rows import Row
 from bridgehead.insight.live.updates import Op, Table, Update
 
-from .views import Column, View
+from .tables import Column, View
 
 _LONGEST_FILTER = 200
 

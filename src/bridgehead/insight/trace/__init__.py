@@ -3,8 +3,9 @@
 tracing          the whole of it: reads the cluster, resolves the name, hands over to `connection`
 connection       the connection to a known destination: expected, made, followed, reported
 context          the input of a trace, and what its parts add to the report
-following        makes the connection and follows it at nodes; `name_lookup` resolves its name
-listening, probing, dns_queries  run in the network namespaces of nodes, pods and outside
+capture          makes the connection while nodes capture its packets; `name_lookup` resolves its name
+routes           the client's route, and those of the node to backends
+node_capture, probing, dns_queries  run in the network namespaces of nodes, pods and outside
 program_probes   the same by programs of an image, where no function can run
 
 Without I/O:

@@ -24,15 +24,16 @@ from bridgehead.objects.addresses import join_host_port
 from bridgehead.proxy.frontends import FrontendKey
 
 from . import steps, verdict
+from .capture import CALL_SECONDS, Followed, connect, connect_by_programs, only_programs, rule_texts
 from .context import Context
 from .destination import Destination
 from .expected_path import Client, Expectation, Fate, expect
-from .following import CALL_SECONDS, Followed, connect, connect_by_programs, only_programs, rule_texts
-from .listening import FlowEvents, RouteFound, find_route
+from .node_capture import FlowEvents
 from .observed_path import Journey, journey
 from .policy import explain
 from .probing import Probe, ProbeResult, make_datagram, marker_of
 from .report import Report, Seen
+from .routes import RouteFound, read_onward_routes, read_route
 from .rule_texts import RuleTexts
 from .target import OriginKind
 from .verdict import Observation, StepName
@@ -70,7 +71,7 @@ class Connection:
         self._unread: list[str] = []
 
     async def report(self) -> Report:
-        route, why_no_route = await self._route(self._origin, self._to.address)
+        route, why_no_route = await read_route(self._origin, self._to.address)
         node = self._entry_node()
         expectations = expect_node(self._state, node)
         expectation = self._expect(expectations, route)
@@ -211,15 +212,6 @@ class Connection:
 
     # --- Reads --------------------------------------------------------------------------------------------------
 
-    async def _route(self, where: NetworkNamespace | None, address: str) -> tuple[RouteFound | None, list[str]]:
-        """Return the route, and why it is not known."""
-        if where is None:
-            return None, []
-        try:
-            return await where.call(find_route, address, seconds=CALL_SECONDS), []
-        except NotEntered as error:
-            return None, [f"{where.name}: {error}"]
-
     async def _routes(
         self, seen: Observation, node: str, route: RouteFound | None
     ) -> list[tuple[str, str, RouteFound | None]]:
@@ -229,12 +221,7 @@ class Connection:
         backends = [seen.backend[0]] if seen.backend is not None else []
         backends = backends or [one.backend.address for one in seen.expectation.choices[:_MOST_PODS]]
         namespace = await self._context.node(node) if node and backends else None
-        if namespace is not None and not await only_programs(namespace):
-            for address in backends:
-                onward, problems = await self._route(namespace, address)
-                if not problems:
-                    found.append((f"node {node}", address, onward))
-        return found
+        return found + await read_onward_routes(node, namespace, backends)
 
     async def _read_node(self, node: str, mode: str) -> NetworkState | None:
         namespace = await self._context.node(node) if node else None

@@ -8,8 +8,8 @@ from bridgehead.insight.network_namespaces import NetworkNamespace, NotEntered
 from bridgehead.kubelet.node.resolv_conf import Resolver, parse_resolver
 from bridgehead.objects.core import Pod
 
+from .capture import CALL_SECONDS, PROGRAM_SECONDS, only_programs
 from .dns_queries import Questions, ask_names
-from .following import CALL_SECONDS, PROGRAM_SECONDS, only_programs
 from .name_resolution import DnsAnswer, candidate_names, expected_resolver
 from .program_probes import NO_SUCH_PROGRAM, question_commands, read_answer
 

@@ -13,11 +13,11 @@ from bridgehead.objects.addresses import join_host_port
 from bridgehead.proxy.frontends import Frontend
 
 from .expected_path import Expectation, Fate
-from .listening import RouteFound
 from .name_resolution import NOERROR, UPSTREAM, DnsAnswer, ndots_of
 from .observed_path import Journey, PacketPath, translations
 from .probing import Outcome
 from .report import PossibleBackend, State, Step
+from .routes import RouteFound
 from .verdict import Death, Observation, StepName
 
 _MOST_BACKENDS = 20

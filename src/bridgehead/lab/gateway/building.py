@@ -13,7 +13,7 @@ import subprocess
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from bridgehead.lab import host, user_namespace
+from bridgehead.lab import preflight, user_namespace
 from bridgehead.lab.child_calls import call_in_child
 from bridgehead.lab.enter import open_user_namespace
 from bridgehead.lab.fabric import BRIDGE
@@ -200,15 +200,15 @@ def load_ruleset(text: str) -> None:
     """Run a transaction of nft in the current network namespace. Raises OSError."""
     try:
         subprocess.run(
-            [host.find_system_program("nft") or "nft", "-f", "-"],
+            [preflight.find_system_program("nft") or "nft", "-f", "-"],
             input=text.encode(),
             capture_output=True,
             check=True,
             timeout=_SECONDS,
-            env={"PATH": host.system_path()},
+            env={"PATH": preflight.system_path()},
         )
     except subprocess.CalledProcessError as error:
-        raise OSError(f"nft refuses the gateway's rules: {host.first_line(error.stderr)}") from error
+        raise OSError(f"nft refuses the gateway's rules: {preflight.first_line(error.stderr)}") from error
     except subprocess.TimeoutExpired:
         raise OSError(f"nft does not answer within {_SECONDS} s") from None
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from bridgehead.kubelet.node.resolv_conf import parse_resolver
-from bridgehead.lab import host, user_namespace
+from bridgehead.lab import preflight, user_namespace
 from bridgehead.lab.addressing import Ranges
 from bridgehead.lab.errors import LabError, Unsupported
 from bridgehead.lab.ids import IdMap
@@ -87,7 +87,7 @@ def _plan_host_routes(config: LabConfig, families: tuple[Ranges, ...]) -> Gatewa
 
 
 def _check_outside(id_map: IdMap | None) -> None:
-    if host.find_system_program(PROGRAM) is None:
+    if preflight.find_system_program(PROGRAM) is None:
         raise Unsupported(f"--outside needs the command `{PROGRAM}`: {how_to_install(PROGRAM)}")
     try:
         mode = os.stat(_TUN).st_mode

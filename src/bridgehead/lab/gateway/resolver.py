@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from bridgehead.lab import host
+from bridgehead.lab import preflight
 from bridgehead.lab.plan import CLUSTER_DOMAIN
 
 _RESOLVED: Final = Path("/run/systemd/resolve")  # exists while it runs
@@ -22,7 +22,7 @@ def register_names(link: str, servers: Sequence[str], resolved: Path = _RESOLVED
     """
     if not resolved.is_dir():
         return "systemd-resolved does not run"
-    program = host.find_system_program("resolvectl")
+    program = preflight.find_system_program("resolvectl")
     if program is None:
         return "the command `resolvectl` is missing"
     # The servers come last: without a domain, they would be asked for all names of the machine.
@@ -34,7 +34,7 @@ def register_names(link: str, servers: Sequence[str], resolved: Path = _RESOLVED
                 _run(program, "revert", link)
             if not isinstance(error, subprocess.CalledProcessError):
                 return "resolvectl does not answer"
-            return f"resolvectl refuses the lab's name server ({host.first_line(error.stderr)})"
+            return f"resolvectl refuses the lab's name server ({preflight.first_line(error.stderr)})"
     return ""
 
 

@@ -13,7 +13,7 @@ import signal
 import subprocess
 from typing import Final
 
-from bridgehead.lab import host, user_namespace
+from bridgehead.lab import preflight, user_namespace
 from bridgehead.network import syscalls
 
 from .addressing import OUTSIDE, OUTSIDE_LINK
@@ -34,7 +34,7 @@ class UserModeNetwork:
         end, self._alive = os.pipe2(os.O_CLOEXEC)
         ready, is_ready = os.pipe2(os.O_CLOEXEC)
         argv = [
-            host.find_system_program(PROGRAM) or PROGRAM,
+            preflight.find_system_program(PROGRAM) or PROGRAM,
             f"--mtu={MTU}",
             "--disable-host-loopback",
             "--enable-sandbox",
@@ -59,7 +59,7 @@ class UserModeNetwork:
                 argv,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,  # its settings; errors are on standard error
-                env={"PATH": host.system_path()},
+                env={"PATH": preflight.system_path()},
                 pass_fds=(network, end, is_ready),
                 preexec_fn=prepare,
             )

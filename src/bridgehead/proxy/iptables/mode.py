@@ -17,7 +17,7 @@ from bridgehead.proxy.frontend_table import Frontends, FrontendTable, Update, me
 from bridgehead.proxy.frontends import Frontend, Problem
 from bridgehead.proxy.mode import ObservedCommits, Repair, Settings, Watched
 
-from . import leftovers
+from . import kube_proxy_takeover
 from .apply import Kernel, State
 from .chains import CANARY, TABLES, Chain, jumps
 from .readback import UNKNOWN_FORMAT, Table, parse_listing
@@ -291,7 +291,7 @@ async def _remove(kernel: Kernel, settings: Settings) -> bool:
 
 
 async def _remove_leftovers(kernel: Kernel, mode: str) -> bool:
-    transaction = leftovers.removal(await _read(kernel, (4, 6)), mode)
+    transaction = kube_proxy_takeover.removal(await _read(kernel, (4, 6)), mode)
     for family, text in transaction.inputs(kernel.safe_bytes):
         await kernel.restore(family, text)
     return bool(transaction)

@@ -25,7 +25,7 @@ from bridgehead.proxy.iptables.readback import UNKNOWN_FORMAT, parse_listing
 from bridgehead.proxy.iptables.transaction import Transaction as RulesTransaction
 from bridgehead.proxy.mode import Repair, Settings, Watched
 
-from . import chains, leftovers, sets
+from . import chains, kube_proxy_takeover, sets
 from .apply import Kernel, require_sysctl
 from .draining import Draining
 from .readback import KernelState
@@ -137,11 +137,11 @@ class IpvsMode:
             return await self.remove()  # which leaves chains that mode iptables uses
         self._state = None
         kernel = await self._kernel.read()
-        written = leftovers.written(kernel)
+        written = kube_proxy_takeover.written(kernel)
         waiting = [family for family, is_written in written.items() if not is_written]
         is_last = is_last and any(written.values())  # else kube-proxy's rules are not in these tables
-        transaction = leftovers.removal(kernel, waiting, are_abandoned=is_last)
-        removed = await self._kernel.remove_leftovers(transaction, leftovers.own_sets(waiting, are_abandoned=is_last))
+        transaction = kube_proxy_takeover.removal(kernel, waiting, are_abandoned=is_last)
+        removed = await self._kernel.remove_leftovers(transaction, kube_proxy_takeover.own_sets(waiting, are_abandoned=is_last))
         if waiting and not is_last:
             raise Busy(f"kube-proxy has not written rules for IPv{waiting[0]}")
         return removed

@@ -155,9 +155,8 @@ class Renderer:
             self._structure(transaction, family, table if table is not None else Table())
             for name in CONTAINERS:
                 present = table.elements.get(name, {}) if table is not None else {}
-                _compare(
-                    transaction, Container(family, name), everything.added.get(Container(family, name), []), present
-                )
+                container = Container(family, name)
+                transaction.change_elements(container, everything.added.get(container, []), present)
         return transaction
 
     def repair(
@@ -192,7 +191,7 @@ class Renderer:
                         of_frontends[frontend.key] = alone.added
                     lines += of_frontends[frontend.key].get(container, ())
                 lines = [line for line in lines if key_of(line) in keys]
-            _compare(transaction, container, lines, present)
+            transaction.change_elements(container, lines, present)
         return transaction
 
     @property
@@ -264,26 +263,6 @@ def _affinity(transaction: Transaction, old: Frontend | None, new: Frontend | No
         if elements:
             lines = (f"{key} : {value}" for key, value in elements.items())
             transaction.added.setdefault(Container(family, name), []).extend(lines)
-
-
-def _compare(transaction: Transaction, container: Container, wanted: Sequence[str], present: Mapping[str, str]) -> None:
-    """Add the difference between the wanted elements and the kernel's to the transaction."""
-    if not present:
-        if wanted:
-            transaction.added[container] = list(wanted)
-        return
-    keys = set()
-    for element in wanted:
-        key, value = key_of(element), element.partition(" : ")[2]
-        keys.add(key)
-        had = present.get(key)
-        if had == value:
-            continue
-        if had is not None:
-            transaction.removed.setdefault(container, []).append(key)
-        transaction.added.setdefault(container, []).append(element)
-    for key in sorted(present.keys() - keys):
-        transaction.removed.setdefault(container, []).append(key)
 
 
 def _declare(table: str, family: Family, declarations: Mapping[str, str]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""A change of the tables as a value, and as nft text.
+"""A change of the tables as a value, and as nft text; and the difference of wanted elements and the kernel's.
 
 Pure: no I/O, no clock, no randomness.
 
@@ -9,7 +9,7 @@ splits it into several, and no packet is worse off between them: decisions/0020.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -53,6 +53,25 @@ class Transaction:
 
     def __bool__(self) -> bool:
         return bool(self.structure or self.removed or self.added or self.closing)
+
+    def change_elements(self, container: Container, wanted: Sequence[str], present: Mapping[str, str]) -> None:
+        """Add the difference of the wanted elements and those that the kernel has, values by keys."""
+        if not present:
+            if wanted:
+                self.added[container] = list(wanted)
+            return
+        keys = set()
+        for element in wanted:
+            key, value = key_of(element), element.partition(" : ")[2]
+            keys.add(key)
+            had = present.get(key)
+            if had == value:
+                continue
+            if had is not None:
+                self.removed.setdefault(container, []).append(key)
+            self.added.setdefault(container, []).append(element)
+        for key in sorted(present.keys() - keys):
+            self.removed.setdefault(container, []).append(key)
 
     def size(self) -> int:
         """Return the number of elements that are added or removed."""

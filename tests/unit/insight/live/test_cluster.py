@@ -14,8 +14,8 @@ from bridgehead.client import ApiClient
 from bridgehead.client.errors import ApiError, Forbidden, Unreachable
 from bridgehead.insight.live import observing, scraping
 from bridgehead.insight.live.cluster import LiveCluster
+from bridgehead.insight.live.object_tables import MOST_EVENTS
 from bridgehead.insight.live.subscriptions import Feed
-from bridgehead.insight.live.tables import MOST_EVENTS
 from bridgehead.insight.live.updates import Change, Op, Table, Update
 from bridgehead.objects.coordination import Lease
 from bridgehead.objects.kinds import ENDPOINT_SLICES, EVENTS, LEASES, NODES, PODS, SERVICES

@@ -17,7 +17,7 @@ from bridgehead.insight.terminal.bars import (
 from bridgehead.insight.terminal.line import Piece
 from bridgehead.insight.terminal.listing import Listing, Store
 from bridgehead.insight.terminal.prompt import Mode, Prompt
-from bridgehead.insight.terminal.views import NODES, SERVICES
+from bridgehead.insight.terminal.tables import NODES, SERVICES
 
 SYNCED = Status(server="https://server", is_synced=True)
 

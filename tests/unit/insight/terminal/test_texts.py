@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridgehead.insight.live.building import event_row
+from bridgehead.insight.live.row_computation import event_row
 from bridgehead.insight.terminal.commands import Command, parse_command
 from bridgehead.insight.terminal.listing import compile_filter
 from bridgehead.insight.terminal.prompt import LONGEST, Mode, Prompt
 from bridgehead.insight.terminal.streaming import lines_of
+from bridgehead.insight.terminal.tables import BY_ALIAS, PODS, SERVICES, VIEWS, rate_text, seconds_text
 from bridgehead.insight.terminal.texts import (
     LineSplitter,
     container_names,
@@ -22,7 +23,6 @@ from bridgehead.insight.terminal.texts import (
     title,
     yaml_lines,
 )
-from bridgehead.insight.terminal.views import BY_ALIAS, PODS, SERVICES, VIEWS, rate_text, seconds_text
 from tests.unit.insight.live.objects import CREATED_SECONDS, event
 
 HOSTILE = "[red]\x1b]0;owned\x07\x1b[31m\u202e\r[/]"

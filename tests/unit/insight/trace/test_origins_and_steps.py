@@ -7,10 +7,10 @@ import pytest
 from bridgehead.insight.findings import Unseen
 from bridgehead.insight.trace import steps
 from bridgehead.insight.trace.expected_path import Choice, Expectation, Fate
-from bridgehead.insight.trace.listening import RouteFound
 from bridgehead.insight.trace.name_resolution import NXDOMAIN, UPSTREAM, DnsAnswer
 from bridgehead.insight.trace.origins import NoOrigin, choose_source
 from bridgehead.insight.trace.report import State
+from bridgehead.insight.trace.routes import RouteFound
 from bridgehead.insight.trace.target import Origin, OriginKind, parse_origin
 from bridgehead.insight.trace.verdict import Death, Observation, StepName
 from bridgehead.kubelet.node.resolv_conf import Resolver

@@ -41,7 +41,7 @@ from .earlier_names import DNS, EarlierDns
 from .errors import NotRunning, StartFailed
 from .outside_names import render_outside_names
 from .plan import CLUSTER_DOMAIN, LabConfig, LabFiles
-from .shipped_objects import ensure
+from .system_objects import ensure
 
 _LOOK_EVERY = 0.2  # seconds, when nothing changes: a part can end, and nodes of a previous run get pods
 

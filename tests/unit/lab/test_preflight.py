@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from bridgehead.lab import host
+from bridgehead.lab import preflight
 from bridgehead.lab.errors import LabError, Unsupported
-from bridgehead.lab.host import choose_ip_family, choose_node_dns, choose_store
 from bridgehead.lab.plan import LabConfig
+from bridgehead.lab.preflight import choose_ip_family, choose_node_dns, choose_store
 
 LACK = "this kernel has no IPv6"
 
@@ -77,7 +77,7 @@ def on(store, servers):
 def programs(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """The programs that the machine has."""
     found = {"etcd"}
-    monkeypatch.setattr(host, "find_system_program", lambda name: name if name in found else None)
+    monkeypatch.setattr(preflight, "find_system_program", lambda name: name if name in found else None)
     return found
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from bridgehead.insight.live.building import (
+from bridgehead.insight.live.row_computation import (
     count_endpoints,
     endpoints_row,
     event_row,

@@ -6,7 +6,7 @@ from bridgehead.network.ipset import SetType
 from bridgehead.network.ipvs import Scheduling, Server
 from bridgehead.proxy.iptables.readback import Table
 from bridgehead.proxy.ipvs import sets
-from bridgehead.proxy.ipvs.leftovers import own_sets, removal, written
+from bridgehead.proxy.ipvs.kube_proxy_takeover import own_sets, removal, written
 from bridgehead.proxy.ipvs.readback import KernelState
 
 WEB, MARKED, FOREIGN = Server(4, "10.96.0.10", "tcp", 80), Server(4, "", "", 0, 7), Server(4, "", "", 0, 8)

@@ -1,4 +1,4 @@
-"""Makes the connection of a trace in one namespace, and follows it meanwhile in the namespaces of nodes."""
+"""Makes the connection of a trace in one namespace, while its packets are captured in the namespaces of nodes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 from bridgehead.insight.network_namespaces import NetworkNamespace, NotEntered, OnlyPrograms
 from bridgehead.network.flow_trace import Flow
 
-from .listening import FlowEvents, Listening, Signal, listen
+from .node_capture import FlowEvents, Listening, Signal, listen
 from .observed_path import chains_of
 from .probing import Probe, ProbeResult, make_connection
 from .program_probes import connection_commands, read_connection

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bridgehead.proxy.iptables.chains import LOOPBACK_GUARD, fixed_chains, jumps
-from bridgehead.proxy.iptables.leftovers import removal
+from bridgehead.proxy.iptables.kube_proxy_takeover import removal
 from bridgehead.proxy.iptables.readback import Table, parse_listing
 from bridgehead.proxy.mode import Settings
 from tests.unit.insight.rulesets import kube_proxy

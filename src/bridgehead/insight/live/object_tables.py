@@ -19,7 +19,7 @@ from bridgehead.objects.endpoint_slices import EndpointSlice, index_by_service
 from bridgehead.objects.meta import ObjectKey
 from bridgehead.objects.progress import Progress, read_progress
 
-from .building import endpoints_row, event_row, event_time, node_row, pod_row, service_row
+from .row_computation import endpoints_row, event_row, event_time, node_row, pod_row, service_row
 from .rows import Row, ServiceRow
 from .updates import OBJECT_TABLES, Change, Op, Table
 

@@ -1,15 +1,13 @@
-"""Follows the connection of a trace at a node: `listen` runs in the node's network namespace while it is made."""
+"""Captures the packets of a trace's connection at a node: `listen` runs in the node's network namespace meanwhile."""
 
 from __future__ import annotations
 
-import errno
 import mmap
 import socket
 
 import msgspec
 
 from bridgehead.network.flow_trace import Flow, FlowTrace, TraceEvent
-from bridgehead.network.host_paths import find_path
 
 _READY, _OVER = 0, 1  # the bytes of a signal
 
@@ -59,25 +57,3 @@ def listen(listening: Listening) -> FlowEvents:
         listening.signal.set_ready()
         events = trace.collect(listening.seconds, lambda: listening.signal.is_over)
     return FlowEvents(events=events, interfaces=dict(socket.if_nameindex()))
-
-
-class RouteFound(msgspec.Struct, frozen=True):
-    """`source`: the address that packets get there. `is_on_link`: there is no gateway between."""
-
-    source: str
-    interface: str
-    is_on_link: bool
-
-
-def find_route(address: str) -> RouteFound | None:
-    """Return the current namespace's route to an address; None without one. Raises OSError."""
-    try:
-        path = find_path(address)
-    except OSError as error:
-        if error.errno in (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ESRCH, errno.EINVAL, errno.EACCES):
-            return None
-        raise
-    if path is None:
-        return None
-    names = dict(socket.if_nameindex())
-    return RouteFound(path.source, names.get(path.link, str(path.link)), path.is_on_link)
