@@ -22,7 +22,7 @@ import yaml
 
 from bridgehead.lab import state_directories
 from bridgehead.lab.plan import LabConfig, LabFiles, RunningLab
-from bridgehead.lab.readiness import system_manifests
+from bridgehead.lab.system_objects import system_manifests
 
 from .conftest import BRIDGEHEAD, PATIENCE, Lab, Namespace, curl, eventually, run, running
 

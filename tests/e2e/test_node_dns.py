@@ -10,7 +10,7 @@ import yaml
 
 from bridgehead.lab import state_directories
 from bridgehead.lab.plan import LabFiles
-from bridgehead.lab.readiness import system_manifests
+from bridgehead.lab.system_objects import system_manifests
 
 from .conftest import Lab, Namespace, curl, eventually
 from .test_discovery import CLUSTER_DNS, TOOLS, pod, sh

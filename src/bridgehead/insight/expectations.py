@@ -30,7 +30,7 @@ from bridgehead.proxy.service_frontends import compile_service
 
 from .facts.cluster_state import ClusterState
 from .facts.network_state import NetworkState
-from .facts.system_objects import SYSTEM, is_proxy_pod
+from .facts.system_object_names import SYSTEM, is_proxy_pod
 
 _KUBE_PROXY = "kube-proxy"  # kubeadm's ConfigMap
 _CONFIG_KEY = "config.conf"  # kubeadm's

@@ -12,7 +12,7 @@ from bridgehead.objects.coordination import Lease
 from bridgehead.objects.core import Pod
 from bridgehead.objects.progress import Progress, read_progress
 
-from .facts.system_objects import is_proxy_pod
+from .facts.system_object_names import is_proxy_pod
 
 
 class ProxyState(NamedTuple):

@@ -1,4 +1,4 @@
-"""Objects that a new cluster needs, and readiness of a lab. Uses the API as any client does."""
+"""Start of a lab's cluster: its system objects, and the wait until all is ready. Uses the API as any client does."""
 
 from __future__ import annotations
 
@@ -7,63 +7,31 @@ import contextlib
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from importlib import resources
-from string import Template
 from typing import Any
 
 import msgspec
 
-from bridgehead import __version__
 from bridgehead.client import ApiClient, Informer, load_kubeconfig, running
 from bridgehead.client.errors import ApiError, ClientError, NotFound
 from bridgehead.objects.core import Node, Pod
 from bridgehead.objects.kinds import (
-    CONFIG_MAPS,
-    DAEMON_SETS,
     DEPLOYMENTS,
     LEASES,
     NAMESPACES,
     NODES,
     PODS,
-    SERVICE_ACCOUNTS,
-    SERVICES,
-    STORAGE_CLASSES,
-    Kind,
 )
-from bridgehead.objects.meta import Object
 from bridgehead.objects.times import parse_time
-from bridgehead.yaml_loader import load_all
 
 from . import state_directories
-from .addressing import API_PORT, api_urls
 from .corefile_change import change_corefile
 from .earlier_names import DNS, EarlierDns
 from .errors import NotRunning, StartFailed
-from .outside_names import render_outside_names
-from .plan import CLUSTER_DOMAIN, LabConfig, LabFiles
-from .system_objects import ensure
+from .plan import LabConfig, LabFiles
+from .system_objects import KINDS, Installer, all_of, system_manifests
 
 _LOOK_EVERY = 0.2  # seconds, when nothing changes: a part can end, and nodes of a previous run get pods
 
-
-def _plural(kind: str) -> str:
-    return f"{kind.lower().removesuffix('y')}ies" if kind.endswith("y") else f"{kind.lower()}s"
-
-
-KINDS: dict[str, Kind[Any]] = {
-    kind.name: kind
-    for kind in (NAMESPACES, SERVICE_ACCOUNTS, CONFIG_MAPS, SERVICES, DAEMON_SETS, DEPLOYMENTS, STORAGE_CLASSES)
-} | {
-    name: Kind(Object, group, version, _plural(name), namespaced=not name.startswith(("Cluster", "Validating")))
-    for group, version, names in (
-        ("rbac.authorization.k8s.io", "v1", "ClusterRole ClusterRoleBinding Role RoleBinding"),
-        ("metallb.io", "v1beta1", "IPAddressPool L2Advertisement"),
-        ("admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding"),
-    )
-    for name in names.split()
-}
-# Objects need their namespace, and pods their ServiceAccount.
-_STAGES = {NAMESPACES.name: 0, DAEMON_SETS.name: 2, DEPLOYMENTS.name: 2}
 
 Report = Callable[[str], None]
 
@@ -101,27 +69,6 @@ _BALANCER = _AddOn(
     ("bridgehead-balancer",),
     clean_up=_clean_up_balancer,
 )
-
-
-def system_manifests(file: str, config: LabConfig) -> list[dict[str, Any]]:
-    """Return the objects of kube-system in one file of `manifests/`, as plain objects."""
-    servers = api_urls(config.ranges, config.api_servers)
-    # With several servers, pods reach one that lives by the Service `kubernetes`.
-    api_address = (config.ranges[0].lab, API_PORT) if len(servers) == 1 else (config.ranges[0].kubernetes_service, 443)
-    text = resources.files(__package__).joinpath("manifests", file).read_text("utf-8")
-    filled = Template(text).substitute(
-        pod_range=",".join(ranges.pods for ranges in config.ranges),
-        api_server=servers[0],
-        api_servers=msgspec.json.encode(servers).decode(),
-        api_host=api_address[0],
-        api_port=api_address[1],
-        cluster_dns=config.ranges[0].cluster_dns,
-        cluster_domain=CLUSTER_DOMAIN,
-        outside_names=render_outside_names(config).replace("\n", "\n    "),
-        balancer_ranges=", ".join(ranges.balancer for ranges in config.ranges),
-        version=__version__,
-    )
-    return load_all(filled)
 
 
 async def bring_up(config: LabConfig, files: LabFiles, report: Report, *, bound: float = 120.0) -> None:
@@ -163,7 +110,7 @@ class _Start:
         self._observed = observed
         self._config = config
         self._started_at = started_at
-        self._installed: set[str] = set()
+        self._installer = Installer(client, config)
         self._leaving: set[_AddOn] = set()  # those of which a previous run had objects
         self._removed: set[_AddOn] = set()
         self._forgotten: set[str] = set()  # Nodes of a previous run
@@ -177,11 +124,11 @@ class _Start:
         """Return what is not ready yet, as text; None when the lab is ready."""
         has_node_dns, has_balancer = self._config.node_dns, self._config.balancer
         await self._earlier_dns.keep_settings()
-        await _all(
-            self._install("kube-proxy.yaml"),
-            self._install("storage.yaml"),
-            self._install("warnings.yaml"),
-            self._install("dns.yaml", workloads=False),
+        await all_of(
+            self._installer.install("kube-proxy.yaml"),
+            self._installer.install("storage.yaml"),
+            self._installer.install("warnings.yaml"),
+            self._installer.install("dns.yaml", workloads=False),
             self._settle(_NODE_DNS, has_node_dns),
             self._settle(_BALANCER, has_balancer),
         )
@@ -190,26 +137,11 @@ class _Start:
             return missing
         await self._settle_outside_names()
         # The DNS comes last: its pods need several nodes to spread over.
-        await self._install("dns.yaml")
+        await self._installer.install("dns.yaml")
         await self._earlier_dns.finish()
         missing = self._missing_proxies() or await self._missing_dns()
         missing = missing or (self._missing_pods if has_node_dns else self._unremoved)(_NODE_DNS)
         return missing or (await self._missing_balancer() if has_balancer else self._unremoved(_BALANCER))
-
-    async def _install(self, file: str, *, workloads: bool = True) -> None:
-        """Create the missing objects, and update the program's, of those that have pods only if `workloads`."""
-        for stage in range(3 if workloads else 2):
-            step = f"{file} {stage}"
-            if step not in self._installed:
-                manifests = system_manifests(file, self._config)
-                await _all(
-                    *(
-                        ensure(self._client, KINDS[one["kind"]], one)
-                        for one in manifests
-                        if _STAGES.get(one["kind"], 1) == stage
-                    )
-                )
-                self._installed.add(step)
 
     async def _settle_outside_names(self) -> None:
         """Let the DNS of a previous run forward names outside of the cluster, or no longer."""
@@ -281,7 +213,7 @@ class _Start:
         """Install an add-on, or remove that of a previous run."""
         if is_wanted:
             for file in add_on.files:
-                await self._install(file)
+                await self._installer.install(file)
         elif add_on not in self._removed:
             manifests = [one for file in add_on.files for one in system_manifests(file, self._config)]
             for manifest in reversed(manifests):
@@ -316,7 +248,7 @@ class _Start:
         missing = self._missing_pods(_BALANCER)
         if missing is None:
             try:
-                await self._install("pool.yaml")
+                await self._installer.install("pool.yaml")
             except NotFound:
                 controllers = [pod for name in _BALANCER.deployments for pod in self._observed.pods_of(name)]
                 if not any(map(_is_crashing, controllers)):
@@ -328,13 +260,6 @@ class _Start:
         return pod.is_ready and all(
             running is not None and _is_since(running.started_at, self._started_at) for running in states
         )
-
-
-async def _all(*works: Coroutine[Any, Any, None]) -> None:
-    """Do all of the works at the same time. Raises the first exception when all have ended."""
-    for outcome in await asyncio.gather(*works, return_exceptions=True):
-        if outcome is not None:
-            raise outcome
 
 
 def _is_crashing(pod: Pod) -> bool:

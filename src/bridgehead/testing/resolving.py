@@ -16,7 +16,7 @@ from bridgehead.client import ApiClient
 from bridgehead.client.errors import NotFound
 from bridgehead.client.http_library import aiohttp
 from bridgehead.dns.messages.wire import IN, RD, TYPES, encode_name
-from bridgehead.insight.facts.system_objects import APP_LABEL, DNS_SERVICE, SYSTEM
+from bridgehead.insight.facts.system_object_names import APP_LABEL, DNS_SERVICE, SYSTEM
 from bridgehead.insight.trace.dns_queries import PORT, Questions, parse_answer
 from bridgehead.insight.trace.name_resolution import FAMILIES, DnsAnswer, candidate_names
 from bridgehead.kubelet.node.resolv_conf import Resolver

@@ -7,7 +7,7 @@ import pytest
 
 from bridgehead.lab.outside_names import render_node_resolver, render_outside_names
 from bridgehead.lab.plan import LabConfig
-from bridgehead.lab.readiness import system_manifests
+from bridgehead.lab.system_objects import system_manifests
 
 CONFIG = LabConfig(name="dev", nodes=1, port=6443)
 OUTSIDE = msgspec.structs.replace(CONFIG, outside=True)

@@ -19,7 +19,7 @@ from bridgehead.lab.plan import (
     plan_parts,
     plan_servers,
 )
-from bridgehead.lab.readiness import system_manifests
+from bridgehead.lab.system_objects import system_manifests
 from bridgehead.yaml_loader import load_all
 
 CONFIG = LabConfig(name="lab", nodes=2, port=6443, ip_family="dual")

@@ -22,7 +22,7 @@ from bridgehead.insight.facts.cluster_reading import read_cluster
 from bridgehead.insight.facts.cluster_state import ClusterState
 from bridgehead.insight.facts.network_reading import read_node
 from bridgehead.insight.facts.network_state import RULES, NetworkState, Section
-from bridgehead.insight.facts.system_objects import DNS_SERVICE
+from bridgehead.insight.facts.system_object_names import DNS_SERVICE
 from bridgehead.insight.findings import printable
 from bridgehead.insight.live.cluster import LiveCluster
 from bridgehead.insight.live.rows import NodeRow, ServiceRow

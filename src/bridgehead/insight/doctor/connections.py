@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from bridgehead.insight.facts.network_state import Connection, Section
-from bridgehead.insight.facts.system_objects import SYSTEM
+from bridgehead.insight.facts.system_object_names import SYSTEM
 from bridgehead.insight.findings import Finding, Severity
 from bridgehead.proxy.frontends import Frontend, FrontendKey
 from bridgehead.proxy.userspace.redirects import LISTENING

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from bridgehead.insight.facts.system_objects import DNS_SERVICE
+from bridgehead.insight.facts.system_object_names import DNS_SERVICE
 from bridgehead.insight.findings import Finding, Severity, Unseen
 
 from . import (

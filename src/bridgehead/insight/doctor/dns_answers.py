@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bridgehead.insight.facts.system_objects import DNS_SERVICE, SYSTEM
+from bridgehead.insight.facts.system_object_names import DNS_SERVICE, SYSTEM
 from bridgehead.insight.findings import Finding, Severity
 
 from .subjects import DnsAnswer, Facts, kubectl, make_finding, names_of

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from bridgehead.insight.expectations import Expectations, expect_node, service_of
 from bridgehead.insight.facts.cluster_state import OTHER_NAMESPACES, ClusterState
 from bridgehead.insight.facts.network_state import RULES, Interface, Listening, NetworkState, Route, Section
-from bridgehead.insight.facts.system_objects import SYSTEM, is_proxy_pod
+from bridgehead.insight.facts.system_object_names import SYSTEM, is_proxy_pod
 from bridgehead.insight.rulesets.comparison import Difference, compare
 from bridgehead.insight.rulesets.entries import NodeRules
 from bridgehead.insight.rulesets.reading import read_rules

@@ -10,7 +10,7 @@ import ipaddress
 import re
 from collections.abc import Iterator
 
-from bridgehead.insight.facts.system_objects import DNS_SERVICE, SYSTEM
+from bridgehead.insight.facts.system_object_names import DNS_SERVICE, SYSTEM
 from bridgehead.insight.findings import Finding, Severity
 from bridgehead.objects.address_holders import cluster_addresses
 from bridgehead.objects.core import Pod

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from bridgehead.controllers.endpoints.endpoint_pods import resolve_port
-from bridgehead.insight.facts.system_objects import DNS_SERVICE, SYSTEM
+from bridgehead.insight.facts.system_object_names import DNS_SERVICE, SYSTEM
 from bridgehead.insight.findings import Finding, Severity
 from bridgehead.objects.core import Pod, ServicePort
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from bridgehead.insight.facts.network_state import Interface, Listening, Route, Section
-from bridgehead.insight.facts.system_objects import DNS_SERVICE
+from bridgehead.insight.facts.system_object_names import DNS_SERVICE
 from bridgehead.insight.findings import Finding, Severity
 from bridgehead.objects.address_holders import cluster_addresses
 from bridgehead.objects.core import Pod

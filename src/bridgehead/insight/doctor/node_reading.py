@@ -17,7 +17,7 @@ from bridgehead.client.pod_exec import exec_in_pod
 from bridgehead.dns.messages.wire import HEADER_SIZE, IN, RCODE_NAMES, RD, TYPES, encode_name
 from bridgehead.insight.facts.network_reading import ALL, read_network
 from bridgehead.insight.facts.network_state import NetworkState, Section
-from bridgehead.insight.facts.system_objects import DNS_SERVICE
+from bridgehead.insight.facts.system_object_names import DNS_SERVICE
 from bridgehead.insight.findings import Unseen, printable
 from bridgehead.insight.network_namespaces import NetworkNamespace, NetworkNamespaces, NotEntered
 from bridgehead.insight.remote_namespaces import running_container

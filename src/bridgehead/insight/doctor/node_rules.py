@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from bridgehead.insight.expectations import service_of
 from bridgehead.insight.facts.network_state import Section
-from bridgehead.insight.facts.system_objects import SYSTEM
+from bridgehead.insight.facts.system_object_names import SYSTEM
 from bridgehead.insight.findings import Finding, Severity
 from bridgehead.insight.rulesets.comparison import Difference, Kind, rules_mode
 from bridgehead.insight.rulesets.entries import Mechanism, RulesMode

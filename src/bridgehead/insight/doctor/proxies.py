@@ -8,7 +8,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping
 
-from bridgehead.insight.facts.system_objects import SYSTEM, is_proxy_pod
+from bridgehead.insight.facts.system_object_names import SYSTEM, is_proxy_pod
 from bridgehead.insight.findings import Finding, Severity
 from bridgehead.insight.proxies import ProxyState, states_of_progress
 from bridgehead.objects.core import Node, Pod

@@ -16,7 +16,7 @@ from bridgehead.client.tls import client_context
 from bridgehead.insight.facts.cluster_reading import read_cluster
 from bridgehead.insight.facts.network_reading import read_network
 from bridgehead.insight.facts.network_state import NetworkState, Section
-from bridgehead.insight.facts.system_objects import SYSTEM
+from bridgehead.insight.facts.system_object_names import SYSTEM
 from bridgehead.insight.findings import Unseen, printable
 from bridgehead.insight.network_namespaces import NetworkNamespaces, NotEntered
 from bridgehead.objects.core import Pod

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from bridgehead.controllers.endpoints.endpoint_pods import is_headless, pod_ips
 from bridgehead.insight.facts.cluster_state import ClusterState, Json
 from bridgehead.insight.facts.network_state import NetworkState
-from bridgehead.insight.facts.system_objects import DNS_SERVICE, SYSTEM
+from bridgehead.insight.facts.system_object_names import DNS_SERVICE, SYSTEM
 from bridgehead.insight.findings import Finding, Severity, Unseen, printable
 from bridgehead.objects.address_holders import cluster_addresses, published_addresses
 from bridgehead.objects.core import Event, Node, Pod, Service

@@ -2,7 +2,7 @@
 
 cluster_state       the objects of the API, with indexes
 cluster_reading     reads them; what may not be read is listed as unseen
-system_objects      names of the objects in kube-system
+system_object_names names of the objects in kube-system
 old_slices          EndpointSlices of v1beta1 in the form of v1
 served_groups       whether the API serves an optional group
 network_state       the state of one network namespace: rules, connections, listeners, routes

@@ -40,7 +40,7 @@ from bridgehead.objects.progress import read_progress
 from . import old_slices
 from .cluster_state import OTHER_NAMESPACES, ClusterState, Json, by_key
 from .served_groups import is_served
-from .system_objects import SYSTEM
+from .system_object_names import SYSTEM
 
 T = TypeVar("T", bound=Object)
 R = TypeVar("R")

@@ -17,7 +17,7 @@ from bridgehead.objects.meta import ObjectKey
 from bridgehead.objects.progress import Progress
 from bridgehead.objects.selectors import Selector
 
-from .system_objects import SYSTEM
+from .system_object_names import SYSTEM
 
 Json = dict[str, Any]
 

@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 
 from bridgehead.client import Informer
-from bridgehead.insight.facts.system_objects import is_proxy_pod
+from bridgehead.insight.facts.system_object_names import is_proxy_pod
 from bridgehead.insight.proxies import proxy_states
 from bridgehead.objects.coordination import Lease
 from bridgehead.objects.core import Event, Node, Pod, Service

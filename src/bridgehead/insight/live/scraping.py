@@ -14,7 +14,7 @@ from urllib.parse import quote
 from bridgehead.client import ApiClient
 from bridgehead.client.errors import ApiError, ClientError
 from bridgehead.client.port_forward import get_by_port_forward
-from bridgehead.insight.facts.system_objects import APP_LABEL, DNS_APPS, PROXY_APPS
+from bridgehead.insight.facts.system_object_names import APP_LABEL, DNS_APPS, PROXY_APPS
 from bridgehead.insight.findings import printable
 from bridgehead.objects.core import Pod
 

@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import msgspec
 
 from bridgehead.controllers.endpoints import slice_endpoints
-from bridgehead.insight.facts.system_objects import SYSTEM
+from bridgehead.insight.facts.system_object_names import SYSTEM
 from bridgehead.objects.core import Service
 from bridgehead.objects.endpoint_slices import MANAGED_BY_LABEL, SERVICE_NAME_LABEL, EndpointSlice
 from bridgehead.objects.kinds import ENDPOINT_SLICES, NODES, PODS, SERVICE_CIDRS, SERVICES, Kind

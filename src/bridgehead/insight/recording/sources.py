@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from bridgehead.insight.facts.system_objects import SYSTEM
+from bridgehead.insight.facts.system_object_names import SYSTEM
 from bridgehead.objects import progress
 
 

@@ -14,7 +14,7 @@ import ipaddress
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from bridgehead.insight.facts.system_objects import SYSTEM
+from bridgehead.insight.facts.system_object_names import SYSTEM
 from bridgehead.objects.core import Pod
 from bridgehead.objects.meta import ObjectKey
 

@@ -1,6 +1,6 @@
 """The terminal view of a cluster, for `bridgehead top`. Read-only.
 
-views       the tables: their columns, colours, names in command mode
+tables      the tables: their columns, colours, names in command mode
 listing     rows of a table: filtered, sorted, limited to a namespace or to a drill-down
 layout      widths of columns, and cells of one width
 texts       objects as text: described, as YAML, safe for a terminal

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bridgehead.insight.facts.cluster_state import ClusterState
-from bridgehead.insight.facts.system_objects import DNS_SERVICE
+from bridgehead.insight.facts.system_object_names import DNS_SERVICE
 from bridgehead.insight.network_namespaces import NetworkNamespace, NotEntered
 from bridgehead.kubelet.node.resolv_conf import Resolver, parse_resolver
 from bridgehead.objects.core import Pod

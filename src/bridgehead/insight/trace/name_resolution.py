@@ -15,7 +15,7 @@ import msgspec
 from bridgehead.dns.messages.domain_names import is_name, is_within
 from bridgehead.dns.zone.specification import address_of_pod_label, extra_records, service_records
 from bridgehead.insight.facts.cluster_state import ClusterState
-from bridgehead.insight.facts.system_objects import DNS_SERVICE
+from bridgehead.insight.facts.system_object_names import DNS_SERVICE
 from bridgehead.kubelet.containers.dns_policy import pod_resolver
 from bridgehead.kubelet.node.resolv_conf import Resolver
 from bridgehead.objects.core import Pod

@@ -13,8 +13,7 @@ from bridgehead.client.errors import NotFound
 from bridgehead.lab.corefile_change import change_corefile
 from bridgehead.lab.earlier_names import DNS, EARLIER_DNS, EarlierDns
 from bridgehead.lab.plan import LabConfig
-from bridgehead.lab.readiness import KINDS, system_manifests
-from bridgehead.lab.system_objects import DIGEST_ANNOTATION, ensure
+from bridgehead.lab.system_objects import DIGEST_ANNOTATION, KINDS, ensure, system_manifests
 from bridgehead.objects.kinds import CONFIG_MAPS
 
 from .api_world import api_world
