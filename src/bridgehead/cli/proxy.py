@@ -21,7 +21,7 @@ from typing import Any
 
 from bridgehead.client import ClientConfig, load_config, load_kubeconfig
 from bridgehead.client.errors import ConfigError
-from bridgehead.client.servers import parse_servers
+from bridgehead.client.server_choice import parse_servers
 from bridgehead.proxy.config import DEFAULTS, parse_config, require_mode
 from bridgehead.proxy.config_reader import parse_cidrs
 from bridgehead.proxy.errors import ConfigInvalid, ProxyError

@@ -25,7 +25,7 @@ import msgspec
 from bridgehead.objects.addresses import join_host_port
 
 from .errors import ConfigError
-from .servers import SERVERS_EXTENSION, parse_servers
+from .server_choice import SERVERS_EXTENSION, parse_servers
 
 if TYPE_CHECKING:
     from .exec_plugin import ExecPlugin

@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from .open_requests import OpenRequests
-from .servers import ServerChoice
+from .server_choice import ServerChoice
 
 PROBE_SECONDS = 0.4  # between two probes
 ANSWER_SECONDS = 0.5

@@ -38,8 +38,8 @@ from .kubeconfig import ClientConfig
 from .metrics import CLIENT_METRICS, NO_ANSWER
 from .open_requests import OpenRequest, OpenRequests, abort, connection_trace
 from .request_limit import Lanes
+from .server_choice import ServerChoice
 from .server_probe import ServerProbe
-from .servers import ServerChoice
 
 log = logging.getLogger(__name__)
 
@@ -378,10 +378,8 @@ class Transport:
 
     def _on_failure(self, failure: _NoAnswer) -> bool:
         """Record that a server did not answer a request. Return whether another one may."""
-        if failure.timed_out or len(self._choice.servers) == 1:
-            return False
         before = self._choice.current
-        has_other = self._choice.on_failure(failure.server, time.monotonic())
+        has_other = self._choice.on_failure(failure.server, time.monotonic(), timed_out=failure.timed_out)
         if has_other and self._choice.current != before:
             log.info("%s: %s; continuing at %s", failure.server, failure, self._choice.current)
         return has_other

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from bridgehead.client.servers import SERVERS_EXTENSION
+from bridgehead.client.server_choice import SERVERS_EXTENSION
 from bridgehead.yaml_loader import UnusableYaml, load
 
 _LISTS = ("clusters", "users", "contexts")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridgehead.client.servers import FAILED_SECONDS, MOST_SERVERS, ServerChoice, parse_servers
+from bridgehead.client.server_choice import FAILED_SECONDS, MOST_SERVERS, ServerChoice, parse_servers
 
 SERVERS = ("https://10.0.0.1:6443", "https://10.0.0.2:6443", "https://10.0.0.3:6443")
 
@@ -37,6 +37,15 @@ def test_a_client_stays_at_a_server_that_answers_and_leaves_one_that_fails():
     assert choice.on_failure(three, 3.0)
     assert choice.current == one
     assert choice.has_other(2.0 + FAILED_SECONDS)
+
+
+def test_a_client_stays_at_a_server_when_a_request_timed_out():
+    choice = ServerChoice(SERVERS, "client")
+    one = choice.current
+    assert not choice.on_failure(one, 0.0, timed_out=True)
+    assert choice.current == one
+    alone = ServerChoice(SERVERS[:1], "client")
+    assert not alone.on_failure(SERVERS[0], 0.0)
 
 
 def test_when_all_servers_fail_each_is_tried_in_turn_without_hope():

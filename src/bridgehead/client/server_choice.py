@@ -32,11 +32,14 @@ class ServerChoice:
         """Whether there is another server than the current one that has not failed lately."""
         return any(server != self.current and not self._has_failed(server, now) for server in self.servers)
 
-    def on_failure(self, server: str, now: float) -> bool:
-        """Record that a server did not answer. Return whether the current server has not failed lately.
+    def on_failure(self, server: str, now: float, *, timed_out: bool = False) -> bool:
+        """Record that a server did not answer. Return whether there is another one that has not failed lately.
 
-        The server that has not failed for the longest time becomes the current one, if `server` was.
+        The server that has not failed for the longest time becomes the current one, if `server` was. A client stays at
+        its server if a request only `timed_out`: the server may need longer for this request alone.
         """
+        if timed_out or len(self.servers) == 1:
+            return False
         self._failed_at[server] = now
         if server == self.current:
             self.current = min(self.servers, key=lambda one: self._failed_at.get(one, float("-inf")))
