@@ -28,7 +28,7 @@ from bridgehead.client import ApiClient, load_kubeconfig
 from bridgehead.images.pulling import Puller
 from bridgehead.images.references import parse_reference
 from bridgehead.images.registry.transport import Transport
-from bridgehead.images.store.content_store import ContentStore
+from bridgehead.images.store.content import ContentStore
 from bridgehead.objects.kinds import DEPLOYMENTS, PODS
 
 from .barrier import follow, until, until_ready

@@ -13,7 +13,7 @@ from bridgehead.client import ApiClient
 from bridgehead.insight.facts.network_reading import read_network
 from bridgehead.insight.facts.network_state import NetworkState, Section
 from bridgehead.insight.network_namespaces import NetworkNamespace, NetworkNamespaces, NotEntered
-from bridgehead.insight.remote_network_namespaces import RemoteNamespaces
+from bridgehead.insight.remote_namespaces import RemoteNamespaces
 from bridgehead.objects.meta import ObjectKey
 
 from .conftest import Lab, Namespace

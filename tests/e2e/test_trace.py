@@ -13,7 +13,7 @@ import pytest
 
 from bridgehead.cli.cluster_access import choose_cluster
 from bridgehead.client import ApiClient
-from bridgehead.insight.remote_network_namespaces import RemoteNamespaces
+from bridgehead.insight.remote_namespaces import RemoteNamespaces
 from bridgehead.insight.trace.context import Request
 from bridgehead.insight.trace.target import parse_origin, parse_target
 from bridgehead.insight.trace.tracing import trace

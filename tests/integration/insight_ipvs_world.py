@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 from unittest import mock
 
 from bridgehead.insight.facts.network_collecting import collect
-from bridgehead.insight.forked_network_namespace import ForkedNamespace
+from bridgehead.insight.forked_namespace import ForkedNamespace
 from bridgehead.insight.network_namespaces import SECONDS, NotEntered
 from bridgehead.network import syscalls
 from bridgehead.objects.meta import ObjectKey

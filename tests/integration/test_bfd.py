@@ -16,7 +16,7 @@ from bridgehead.balancer.detection.bfd.messages import Change, Neighbor, Session
 from bridgehead.balancer.detection.bfd.packets import ControlPacket, Diagnostic, State, render_packet
 from bridgehead.balancer.detection.bfd.session import Timing
 from bridgehead.balancer.detection.detector_messages import BEAT_SECONDS, open_channel
-from bridgehead.balancer.detection.detector_process import Loop
+from bridgehead.balancer.detection.process import Loop
 
 from .bird_router import ROUTER4, ROUTER6, Bird, cut, eventually, heal, make_fabric, node_address
 from .namespaced import in_namespace, sh

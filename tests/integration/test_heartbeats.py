@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from bridgehead.balancer.detection.detector import Detector
-from bridgehead.balancer.detection.detector_process import starting_early
 from bridgehead.balancer.detection.engine import Message
 from bridgehead.balancer.detection.heartbeats import Heartbeats
 from bridgehead.balancer.detection.membership import Change
+from bridgehead.balancer.detection.process import starting_early
 
 from .api_world import DEADLINE
 from .namespaced import in_namespace, sh

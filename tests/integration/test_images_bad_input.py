@@ -19,7 +19,7 @@ from bridgehead.images.pulling import Puller
 from bridgehead.images.references import parse_reference
 from bridgehead.images.registry import retries, transport
 from bridgehead.images.registry.transport import Transport
-from bridgehead.images.store.content_store import ContentStore
+from bridgehead.images.store.content import ContentStore
 from bridgehead.images.store.image_record import ImageRecord
 from tests.image_files import Blob, BuiltImage, image_of, layer_of
 

@@ -25,7 +25,7 @@ from bridgehead.images.service.puller_config import PullerConfig
 from bridgehead.images.service.shared_blobs import SharedBlobs
 from bridgehead.images.service.user_client import UserClient
 from bridgehead.images.service.user_process import UserFiles
-from bridgehead.images.store.content_store import ContentStore
+from bridgehead.images.store.content import ContentStore
 from bridgehead.images.store.layer_locks import LayerLocks
 from bridgehead.kubelet.node.image_collector import ImageCollector
 from bridgehead.kubelet.node.settings import NodeSettings

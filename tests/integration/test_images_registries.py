@@ -23,7 +23,7 @@ from bridgehead.images.registry.docker_config import Credential
 from bridgehead.images.registry.hosts_toml import Endpoint
 from bridgehead.images.registry.transport import Transport
 from bridgehead.images.store import garbage_collection
-from bridgehead.images.store.content_store import ContentStore
+from bridgehead.images.store.content import ContentStore
 from bridgehead.images.store.image_record import ImageRecord
 from tests.image_files import Blob, image_of, index_of, layer_of, push, push_manifest
 from tests.integration import registries

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bridgehead.images import archives
-from bridgehead.images.store.content_store import ContentStore
+from bridgehead.images.store.content import ContentStore
 from bridgehead.kubelet.directory_use import measure_copies
 from bridgehead.kubelet.runtimes.runtime import Mount
 from bridgehead.network import syscalls

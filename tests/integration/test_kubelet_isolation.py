@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from bridgehead.images import archives
-from bridgehead.images.store.content_store import ContentStore
+from bridgehead.images.store.content import ContentStore
 from bridgehead.kubelet.runtimes.runtime import (
     ContainerInfo,
     ContainerSpec,

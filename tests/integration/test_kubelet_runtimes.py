@@ -21,7 +21,7 @@ import pytest
 
 from bridgehead.images import archives
 from bridgehead.images.store import garbage_collection
-from bridgehead.images.store.content_store import ContentStore
+from bridgehead.images.store.content import ContentStore
 from bridgehead.kubelet.runtimes.runtime import (
     ContainerInfo,
     ContainerRefused,

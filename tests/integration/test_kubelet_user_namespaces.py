@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from bridgehead.images import archives
-from bridgehead.images.store.content_store import ContentStore
+from bridgehead.images.store.content import ContentStore
 from bridgehead.kubelet.runtimes.isolation import shifted_owners
 from bridgehead.kubelet.runtimes.runtime import POD_IDS, Mount, RuntimeFailure, Security
 from bridgehead.kubelet.runtimes.spawn.zygote import Zygote

@@ -18,7 +18,7 @@ from bridgehead.insight.facts.network_collecting import collect_state
 from bridgehead.insight.facts.network_programs import read_by_programs
 from bridgehead.insight.facts.network_reading import read_network
 from bridgehead.insight.facts.network_state import AddressPort, Interface, Listening, Route, Section
-from bridgehead.insight.forked_network_namespace import ForkedNamespace
+from bridgehead.insight.forked_namespace import ForkedNamespace
 from bridgehead.insight.network_namespaces import Completed, NotEntered, OnlyPrograms
 from bridgehead.network import conntrack_listing
 from bridgehead.network.conntrack import Conntrack, Flow, FlowSocket

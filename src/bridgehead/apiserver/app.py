@@ -22,7 +22,7 @@ from bridgehead.storage import OutcomeUnknown, StoreAway, StoreBroken
 from .access.authentication import Authenticator
 from .access.authorization import Authorizer, refusal
 from .access.impersonation import impersonate
-from .audit.request_hooks import Begin, begin_unaudited
+from .audit.trail import Begin, begin_unaudited
 from .bodies.patch import APPLY_PATCH
 from .errors import (
     ApiStatus,

@@ -24,7 +24,7 @@ from .access.service_account_tokens import TokenAuthority, TokenSettings
 from .admission.plugin_dependencies import PluginDependencies
 from .admission.plugins import build_chain
 from .app import Application
-from .audit.request_hooks import begin_unaudited
+from .audit.trail import begin_unaudited
 from .bodies.definitions import OBJECT_META, LazyDefinitions
 from .bodies.protobuf import plain_scalars
 from .bodies.schema import Schema

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from .audit.request_hooks import UNAUDITED, Trail, audit_id_of
+from .audit.trail import UNAUDITED, Trail, audit_id_of
 from .flowcontrol.apf_controller import Seat
 from .http.request import Receive, Request, Scope
 from .http.request_info import parse_query, parse_request

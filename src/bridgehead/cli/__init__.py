@@ -110,7 +110,7 @@ def _before(name: str) -> AbstractContextManager[None]:
     """Return what surrounds a subcommand, and begins before its modules are imported."""
     if name != "speaker":
         return nullcontext()
-    from bridgehead.balancer.detection.detector_process import starting_early
+    from bridgehead.balancer.detection.process import starting_early
 
     return starting_early()
 

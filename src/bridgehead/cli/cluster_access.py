@@ -100,7 +100,7 @@ class Cluster:
                 return LabNamespaces(self.lab, self.files)
             except OSError:
                 raise Unreachable("the lab has ended") from None
-        from bridgehead.insight.remote_network_namespaces import RemoteNamespaces
+        from bridgehead.insight.remote_namespaces import RemoteNamespaces
 
         return RemoteNamespaces(client)
 

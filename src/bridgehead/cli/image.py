@@ -21,7 +21,7 @@ import typer
 
 from bridgehead.images.errors import ImageError
 from bridgehead.images.references import Reference, parse_reference
-from bridgehead.images.store.content_store import ContentStore
+from bridgehead.images.store.content import ContentStore
 from bridgehead.lab import state_directories
 from bridgehead.lab.errors import LabError
 from bridgehead.lab.plan import LabFiles

@@ -8,7 +8,7 @@ import select
 from functools import partial
 from typing import Final
 
-from bridgehead.insight.forked_network_namespace import ForkedNamespace
+from bridgehead.insight.forked_namespace import ForkedNamespace
 from bridgehead.insight.network_namespaces import NetworkNamespace, NotEntered
 from bridgehead.kubelet.runtimes.runtime import RuntimeFailure, SandboxInfo
 from bridgehead.kubelet.runtimes.wire.client import RuntimeClient

@@ -28,7 +28,7 @@ import msgspec
 import typer
 
 from bridgehead.images.errors import ImageError
-from bridgehead.images.store.content_store import ContentStore
+from bridgehead.images.store.content import ContentStore
 from bridgehead.lab import state_directories
 from bridgehead.lab.errors import LabError, NotRunning
 from bridgehead.lab.plan import LabFiles

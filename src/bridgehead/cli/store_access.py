@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from bridgehead.images.errors import BadImage, ImageError
-from bridgehead.images.store.content_store import ContentStore
+from bridgehead.images.store.content import ContentStore
 from bridgehead.images.store.image_record import ImageRecord
 from bridgehead.lab.errors import LabError
 from bridgehead.lab.plan import LabFiles

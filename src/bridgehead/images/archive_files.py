@@ -19,7 +19,7 @@ import msgspec
 from .errors import BadImage
 from .store import tar_headers
 from .store.compression import LayerReader
-from .store.content_store import ContentStore
+from .store.content import ContentStore
 from .store.tar_stream import TarStream
 
 MAX_ENTRIES: Final = 100_000

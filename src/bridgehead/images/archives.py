@@ -17,7 +17,7 @@ from .errors import BadImage, NotFound, StoreFailed
 from .manifests import Descriptor, Index, Manifest
 from .references import Reference, parse_reference
 from .store import compression, garbage_collection, implied_directories
-from .store.content_store import ContentStore
+from .store.content import ContentStore
 from .store.image_record import ImageRecord
 from .store.unpacking import add_layer
 from .untrusted_json import InvalidJson, decode

@@ -18,7 +18,7 @@ from .registry.hosts_toml import Endpoint, endpoints_for
 from .registry.repository import Repository
 from .registry.transport import Transport
 from .store import garbage_collection, implied_directories
-from .store.content_store import ContentStore
+from .store.content import ContentStore
 from .store.image_record import ImageRecord
 from .store.unpacking import add_layer
 

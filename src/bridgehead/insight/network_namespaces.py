@@ -2,7 +2,7 @@
 
 In a lab, a process of this machine can enter each of them (`cli/lab_network_namespaces.py`). In another cluster, a
 node's is entered by `exec` into the pod of its service proxy, a pod's by `exec` into the pod itself
-(`remote_network_namespaces.py`): there, only the programs of the image can run.
+(`remote_namespaces.py`): there, only the programs of the image can run.
 """
 
 from __future__ import annotations

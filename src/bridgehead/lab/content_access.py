@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from bridgehead.images.store.content_store import ContentStore
+from bridgehead.images.store.content import ContentStore
 
 from . import roots, state_directories, user_namespace
 from .errors import LabError

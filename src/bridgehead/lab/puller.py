@@ -29,7 +29,7 @@ from bridgehead.images.service.client import SOCKET
 from bridgehead.images.service.user_process import UserFiles
 from bridgehead.images.store import garbage_collection
 from bridgehead.images.store.blob_cache import UNUSED_SECONDS, BlobCache
-from bridgehead.images.store.content_store import ContentStore
+from bridgehead.images.store.content import ContentStore
 from bridgehead.network import syscalls
 
 from . import first_request, state_directories, user_namespace

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from bridgehead.images.store.content_store import ContentStore
+from bridgehead.images.store.content import ContentStore
 from bridgehead.kubelet.nofollow import remove_tree
 from bridgehead.kubelet.runtimes.isolation import cgroups
 from bridgehead.suggestions import did_you_mean

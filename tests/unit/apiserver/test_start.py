@@ -28,5 +28,5 @@ def test_uvicorns_command_and_websockets_are_not_imported(loaded):
 
 
 def test_the_audit_log_and_encryption_are_imported_when_they_are_configured(loaded):
-    assert "bridgehead.apiserver.audit.request_hooks" in loaded
+    assert "bridgehead.apiserver.audit.trail" in loaded
     assert not loaded & {"bridgehead.apiserver.audit.auditor", "bridgehead.storage.encryption", "nacl"}

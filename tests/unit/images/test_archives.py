@@ -18,7 +18,7 @@ import pytest
 
 from bridgehead.images import archive_files, archives, manifests
 from bridgehead.images.errors import BadImage
-from bridgehead.images.store.content_store import ContentStore
+from bridgehead.images.store.content import ContentStore
 from bridgehead.images.store.zstd_library import zstd
 from tests.image_files import Blob, Entry, image_of, layer_of, tar_of
 

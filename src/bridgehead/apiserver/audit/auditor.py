@@ -34,7 +34,7 @@ from .audit_policy import (
     Level,
 )
 from .log_file import AuditSink
-from .request_hooks import UNAUDITED, Trail
+from .trail import UNAUDITED, Trail
 
 _DECISION, _REASON = "authorization.k8s.io/decision", "authorization.k8s.io/reason"
 _LEFT_EARLY = {"status": "Success", "message": "Connection closed early"}

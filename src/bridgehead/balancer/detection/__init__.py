@@ -5,7 +5,7 @@ The speaker starts the process before it imports what a speaker needs, and it en
 | module | what is in it |
 | --- | --- |
 | `engine.py` | the interface of the protocols in the process (heartbeats, BFD) |
-| `detector_process.py` | the process and its loop |
+| `process.py` | the process and its loop |
 | `detector_messages.py` | messages between the speaker and the process |
 | `detector.py` | the speaker's end |
 | `heartbeat_packets.py` | heartbeats on the network: encoding, authentication |

@@ -18,8 +18,8 @@ from bridgehead.balancer.errors import DetectorEnded
 from bridgehead.balancer.process_lookup import is_stopped
 
 from .detector_messages import BEAT_SECONDS, IDLE_BEAT_SECONDS
-from .detector_process import IDLE_SILENCE_SECONDS, SILENCE_SECONDS, start
 from .engine import Message
+from .process import IDLE_SILENCE_SECONDS, SILENCE_SECONDS, start
 
 Handler = Callable[[Message], None]
 _STARVED_SECONDS = 1.0  # without a beat: the other nodes have believed this one dead for long

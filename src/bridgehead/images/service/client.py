@@ -15,7 +15,7 @@ from bridgehead.images.errors import PullFailed, Unreachable
 from bridgehead.images.references import Reference, parse_reference
 from bridgehead.images.registry import hosts_toml
 from bridgehead.images.registry.docker_config import Credential
-from bridgehead.images.store.content_store import ContentStore
+from bridgehead.images.store.content import ContentStore
 from bridgehead.images.store.image_record import ImageRecord
 
 from . import messages

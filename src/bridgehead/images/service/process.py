@@ -16,7 +16,7 @@ from bridgehead.images.pulling import Progress, Puller
 from bridgehead.images.references import Reference
 from bridgehead.images.registry.docker_config import find_credentials
 from bridgehead.images.registry.transport import Transport
-from bridgehead.images.store.content_store import ContentStore
+from bridgehead.images.store.content import ContentStore
 from bridgehead.images.store.zstd_library import zstd
 
 from . import server

@@ -19,7 +19,7 @@ from bridgehead.images.registry import hosts_toml
 from bridgehead.images.registry.docker_config import Credential, find_credentials
 from bridgehead.images.registry.transport import Transport
 from bridgehead.images.store import garbage_collection
-from bridgehead.images.store.content_store import ContentStore
+from bridgehead.images.store.content import ContentStore
 from bridgehead.images.store.image_record import ImageRecord
 
 from . import messages

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from bridgehead.images.errors import ImageError
 from bridgehead.images.manifests import Descriptor
-from bridgehead.images.store.content_store import ContentStore
+from bridgehead.images.store.content import ContentStore
 
 from . import user_requests
 from .user_client import UserClient

@@ -20,7 +20,7 @@ from bridgehead.images import manifests
 from bridgehead.images.errors import BadImage, StoreFailed
 
 from . import layer_locks
-from .content_store import ContentStore
+from .content import ContentStore
 from .disk import disk_failure
 from .image_record import ImageRecord
 

@@ -17,7 +17,7 @@ from typing import Final
 from bridgehead.images import manifests
 
 from . import whiteouts
-from .content_store import ContentStore
+from .content import ContentStore
 from .disk import disk_failure
 from .file_attributes import copy_attributes, get_attribute
 

@@ -17,7 +17,7 @@ import msgspec
 from bridgehead.images.errors import BadImage, StoreFailed
 
 from .compression import LayerReader, ReadAhead
-from .content_store import ContentStore
+from .content import ContentStore
 from .disk import check_space
 from .layer_files import LayerFiles
 from .tar_stream import TarStream

@@ -20,7 +20,7 @@ from bridgehead.insight.facts.network_state import NetworkState, Section
 from bridgehead.insight.facts.system_object_names import DNS_SERVICE
 from bridgehead.insight.findings import Unseen, printable
 from bridgehead.insight.network_namespaces import NetworkNamespace, NetworkNamespaces, NotEntered
-from bridgehead.insight.remote_network_namespaces import running_container
+from bridgehead.insight.remote_namespaces import running_container
 from bridgehead.objects.core import Pod
 from bridgehead.objects.kinds import NODES, SERVICES
 

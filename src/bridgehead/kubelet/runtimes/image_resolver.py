@@ -19,7 +19,7 @@ import msgspec
 from bridgehead.images.errors import ImageError
 from bridgehead.images.manifests import RunConfig
 from bridgehead.images.references import Reference, parse_reference
-from bridgehead.images.store.content_store import ContentStore
+from bridgehead.images.store.content import ContentStore
 from bridgehead.standins import table
 from bridgehead.standins.standin import StandIn
 

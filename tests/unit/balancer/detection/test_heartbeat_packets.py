@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridgehead.balancer.detection.detector_process import ObservationClock
 from bridgehead.balancer.detection.heartbeat_packets import LONGEST_AGE, Age, Heartbeat, decode, encode, node_id
+from bridgehead.balancer.detection.process import ObservationClock
 
 KEY = bytes(range(32))
 PACKET = Heartbeat(

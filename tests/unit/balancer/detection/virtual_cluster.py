@@ -7,9 +7,9 @@ import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from bridgehead.balancer.detection.detector_process import ObservationClock
 from bridgehead.balancer.detection.heartbeat_packets import Heartbeat
 from bridgehead.balancer.detection.membership import Conclusion, Membership
+from bridgehead.balancer.detection.process import ObservationClock
 
 LATENCY = 0.001
 

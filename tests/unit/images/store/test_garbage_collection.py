@@ -13,7 +13,7 @@ import pytest
 from bridgehead.images.disk_usage import DiskUsage, format_size
 from bridgehead.images.manifests import digest_of
 from bridgehead.images.store import garbage_collection, layer_locks
-from bridgehead.images.store.content_store import ContentStore
+from bridgehead.images.store.content import ContentStore
 from bridgehead.images.store.image_record import ImageRecord
 from bridgehead.images.store.layer_locks import LayerLocks
 

@@ -13,7 +13,7 @@ import pytest
 
 from bridgehead.images import archives
 from bridgehead.images.store import garbage_collection
-from bridgehead.images.store.content_store import ContentStore
+from bridgehead.images.store.content import ContentStore
 from bridgehead.images.store.image_record import ImageRecord
 from tests.image_files import archive_of, image_of, layer_of
 

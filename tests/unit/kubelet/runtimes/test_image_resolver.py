@@ -10,7 +10,7 @@ import pytest
 
 from bridgehead.images import archives
 from bridgehead.images.references import parse_reference
-from bridgehead.images.store.content_store import ContentStore
+from bridgehead.images.store.content import ContentStore
 from bridgehead.kubelet.runtimes.image_resolver import ImageDirectories, resolve_image
 from bridgehead.kubelet.runtimes.runtime import ImageUnavailable
 from tests.image_files import archive_of, image_of, layer_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridgehead.insight.remote_network_namespaces import find_node_pod, running_container
+from bridgehead.insight.remote_namespaces import find_node_pod, running_container
 from bridgehead.objects.core import ContainerState, ContainerStateRunning, ContainerStatus, Pod, PodSpec, PodStatus
 from bridgehead.objects.meta import ObjectMeta
 

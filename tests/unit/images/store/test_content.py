@@ -12,7 +12,7 @@ import pytest
 from bridgehead.images.errors import StoreFailed
 from bridgehead.images.manifests import Descriptor, digest_of
 from bridgehead.images.store import garbage_collection, unpacking
-from bridgehead.images.store.content_store import ContentStore
+from bridgehead.images.store.content import ContentStore
 from bridgehead.images.store.image_record import ImageRecord
 from bridgehead.images.store.unpacking import Unpacked
 from tests.image_files import layer_of

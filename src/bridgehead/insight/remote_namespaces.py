@@ -21,7 +21,7 @@ from bridgehead.objects.kinds import NODES, PODS
 from bridgehead.objects.meta import ObjectKey
 
 from .findings import printable
-from .forked_network_namespace import ForkedNamespace
+from .forked_namespace import ForkedNamespace
 from .network_namespaces import MOST_BYTES, SECONDS, Completed, NetworkNamespace, NotEntered, OnlyPrograms
 
 Argument = TypeVar("Argument")

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from bridgehead.balancer.detection.detector_messages import open_channel
-from bridgehead.balancer.detection.detector_process import Loop
 from bridgehead.balancer.detection.keepalived_leftovers import Leftovers
+from bridgehead.balancer.detection.process import Loop
 
 
 class Ending(Leftovers):
