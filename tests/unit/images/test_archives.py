@@ -206,8 +206,8 @@ def test_a_layer_that_is_listed_several_times_is_added_once(tmp_path: Path) -> N
     assert (store.added, [len(record.layers) for record in records]) == (1, [125] * 3)
 
 
-def oci_index(manifests: list[dict[str, Any]], *blobs: Blob) -> io.BytesIO:
-    index = {"schemaVersion": 2, "mediaType": manifests.OCI_INDEX, "manifests": manifests}
+def oci_index(listed: list[dict[str, Any]], *blobs: Blob) -> io.BytesIO:
+    index = {"schemaVersion": 2, "mediaType": manifests.OCI_INDEX, "manifests": listed}
     entries = {f"blobs/{blob.digest.replace(':', '/')}": blob.content for blob in blobs}
     return io.BytesIO(tar_of([("index.json", json.dumps(index)), *entries.items()]))
 

@@ -1,4 +1,4 @@
-"""The members, as the failure detector reports them, for the reconciler.
+"""Failure detection for the reconciler: settings of the detector, retries of its port, and the members that it reports.
 
 Peers are the cluster's Nodes with their first InternalIP. The key of heartbeats is in a Secret that all speakers read;
 without it no node is a member, and no address is announced.

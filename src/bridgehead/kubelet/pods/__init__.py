@@ -1,7 +1,7 @@
 """The life of a pod on this node.
 
 `pod_worker` runs one pod from its first sight to its removal; `worker_state` has its states and the moves between them.
-The worker asks `pod_admission` whether the node takes the pod (`unsupported_fields`, `node_fit`),
+The worker asks `pod_admission` whether the node takes the pod (`unsupported_fields`, `node_fit`, `preemption`),
 `starts_and_restarts` what to do next (kubelet's `computePodActions`) and `pod_status` what to report; `pod_reporter`
 writes Events, and `status_manager` sends the `status_patch`. `pod_resize` changes resources of a running pod, as
 `resize_plan` decides.

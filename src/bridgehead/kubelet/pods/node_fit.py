@@ -1,14 +1,13 @@
-"""Rejections of pods that this node does not fit, and the pods that end for a critical one.
+"""Rejections of pods that this node does not fit.
 
 The scheduler sends no pod to a node that does not fit; whoever sets `nodeName` may, and a node may change before the
-pod arrives. Pure: no I/O, no clock, no randomness. Called by `pod_admission`. Source: kubelet's `generalFilter` and
-`CriticalPodAdmissionHandler`.
+pod arrives. Pure: no I/O, no clock, no randomness. Called by `pod_admission`. Source: kubelet's `generalFilter`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from bridgehead.objects.core import Node, Pod
@@ -16,10 +15,9 @@ from bridgehead.objects.host_ports import NO_FREE_PORTS, host_ports, ports_confl
 from bridgehead.objects.node_fit import matches_node_affinity, untolerated
 from bridgehead.objects.pod_resources import Quantities, amount, pod_requests
 
-from .static_manifest import is_critical, is_static
+from .static_manifest import is_static
 
 _RESOURCES = ("pods", "cpu", "memory", "ephemeral-storage")
-_GUARANTEED, _BURSTABLE, _BEST_EFFORT = "Guaranteed", "Burstable", "BestEffort"
 
 
 class Shortage(NamedTuple):
@@ -41,13 +39,9 @@ class Shortage(NamedTuple):
         return f"OutOf{self.resource}", f"Node didn't have enough resource: {what}"
 
 
-class NoVictims(Exception):
-    """Not even the end of all other pods would make room for a critical pod."""
-
-
 def find_shortages(pod: Pod, others: Iterable[Pod], allocatable: Quantities) -> list[Shortage]:
     """Return the resources that the pod needs and the running `others` do not leave it, of those that the node has."""
-    wanted = _requests(pod)
+    wanted = requests_of(pod)
     names = [name for name in _RESOURCES if name in allocatable and wanted[name]]
     others = list(others)
     used: Counter[str] = Counter(pods=len(others))
@@ -57,7 +51,8 @@ def find_shortages(pod: Pod, others: Iterable[Pod], allocatable: Quantities) -> 
     return [shortage for shortage in shortages if shortage.lacking > 0]
 
 
-def _requests(pod: Pod) -> Counter[str]:
+def requests_of(pod: Pod) -> Counter[str]:
+    """Return the amounts that a pod takes of the node, itself included."""
     return Counter({**pod_requests(pod.spec), "pods": 1})
 
 
@@ -85,62 +80,3 @@ def taint_refusal(pod: Pod, node: Node) -> tuple[str, str] | None:
 
 def _predicate_failed(name: str, why: str) -> tuple[str, str]:
     return name, f"Predicate {name} failed: {why}"
-
-
-# --- Room for a critical pod -----------------------------------------------------------------------------
-
-
-def choose_victims(pod: Pod, others: Iterable[Pod], shortages: Sequence[Shortage]) -> list[Pod]:
-    """Return the running pods that have to end for the critical `pod`, those without requests first.
-
-    Guaranteed pods end only for what the end of all others would not free, and Burstable pods likewise.
-    Raises `NoVictims`. Source: kubelet's `getPodsToPreempt`.
-    """
-    if not shortages:
-        return []
-    candidates: dict[str, list[Pod]] = {_BEST_EFFORT: [], _BURSTABLE: [], _GUARANTEED: []}
-    for other in others:
-        if _is_preemptable(pod, other):
-            candidates[other.status.qos_class or _GUARANTEED].append(other)
-    best_effort, burstable, guaranteed = candidates.values()
-    needed = {shortage.resource: shortage.lacking for shortage in shortages}
-    if missing := _left(needed, best_effort + burstable + guaranteed):
-        listed = "".join(f"(res: {name}, q: {quantity}), " for name, quantity in missing.items())
-        raise NoVictims(f"no set of running pods found to reclaim resources: [{listed}]")
-    guaranteed = _nearest(guaranteed, _left(needed, best_effort + burstable))
-    burstable = _nearest(burstable, _left(needed, best_effort + guaranteed))
-    best_effort = _nearest(best_effort, _left(needed, burstable + guaranteed))
-    return best_effort + burstable + guaranteed
-
-
-def _is_preemptable(pod: Pod, other: Pod) -> bool:
-    if not is_critical(other):
-        return True
-    own, others = pod.spec.priority, other.spec.priority
-    return own is not None and others is not None and own > others
-
-
-def _left(needed: Mapping[str, int], victims: Iterable[Pod]) -> dict[str, int]:
-    """Return what is still needed of each resource once the victims have ended."""
-    freed: Counter[str] = Counter()
-    for victim in victims:
-        freed.update(_requests(victim))
-    return {name: quantity - freed[name] for name, quantity in needed.items() if quantity > freed[name]}
-
-
-def _nearest(pods: Sequence[Pod], needed: Mapping[str, int]) -> list[Pod]:
-    """Return some of the pods, which together request at least `needed`: in each step the one that leaves least."""
-    remaining, chosen = list(pods), []
-    while needed:
-        ranked = [(*_rank(pod, needed), index) for index, pod in enumerate(remaining)]
-        nearest = remaining.pop(min(ranked)[-1])
-        chosen.append(nearest)
-        needed = _left(needed, [nearest])
-    return chosen
-
-
-def _rank(pod: Pod, needed: Mapping[str, int]) -> tuple[float, int, int]:
-    """Return how far the end of the pod is from what is needed, and its requests, which should not be too large."""
-    requests = _requests(pod)
-    distance = sum((max(0, want - requests[name]) / want) ** 2 for name, want in needed.items())
-    return distance, requests["memory"], requests["cpu"]

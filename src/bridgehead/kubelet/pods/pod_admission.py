@@ -1,7 +1,7 @@
 """The decision whether this node takes a pod, made once for each pod before anything is made for it.
 
 Called by the pod worker. `unsupported_fields` and `node_fit` decide. A critical pod for which there is no room makes
-other pods end first. Source: kubelet's `predicateAdmitHandler`.
+other pods end first (`preemption`). Source: kubelet's `predicateAdmitHandler`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from bridgehead.kubelet.containers.context import PodContext
 from bridgehead.objects.core import Node, Pod
 from bridgehead.objects.kinds import NODES
 
-from .node_fit import NoVictims, affinity_refusal, choose_victims, find_shortages, ports_refusal, taint_refusal
+from .node_fit import affinity_refusal, find_shortages, ports_refusal, taint_refusal
+from .preemption import NoVictims, choose_victims
 from .static_manifest import is_critical
 from .unsupported_fields import admission_refusal
 

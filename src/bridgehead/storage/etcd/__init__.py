@@ -11,7 +11,7 @@
     foreign_keys      keys below the prefix that are no object's
     claims            addresses and ports that one object holds, as keys of etcd
     health            what is wrong with etcd
-    retries           waiting for etcd while it elects a leader, and its errors as the store's
+    retries           retries while etcd elects a leader, and its errors as the store's
     server_leases     the API servers that are alive
     leases            objects with a lifetime
     compaction        the end of etcd's history

@@ -1,4 +1,4 @@
-"""Waiting for an etcd that does not answer for a moment, as while it elects a leader, and its errors as the store's."""
+"""Retries while an etcd does not answer for a moment, as when it elects a leader, and its errors as the store's."""
 
 from __future__ import annotations
 
