@@ -141,7 +141,9 @@ class IpvsMode:
         waiting = [family for family, is_written in written.items() if not is_written]
         is_last = is_last and any(written.values())  # else kube-proxy's rules are not in these tables
         transaction = kube_proxy_takeover.removal(kernel, waiting, are_abandoned=is_last)
-        removed = await self._kernel.remove_leftovers(transaction, kube_proxy_takeover.own_sets(waiting, are_abandoned=is_last))
+        removed = await self._kernel.remove_leftovers(
+            transaction, kube_proxy_takeover.own_sets(waiting, are_abandoned=is_last)
+        )
         if waiting and not is_last:
             raise Busy(f"kube-proxy has not written rules for IPv{waiting[0]}")
         return removed
