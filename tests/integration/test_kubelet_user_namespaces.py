@@ -5,6 +5,7 @@ After Kubernetes' own tests `[Feature:UserNamespacesSupport]`.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import socket
@@ -104,15 +105,16 @@ async def test_the_users_of_a_pod_are_others_than_the_nodes(world: World) -> Non
 
 def machine_pid(pid: int, world: World) -> int:
     """The number here of a process of the node's PID namespace."""
-    for status in Path("/proc").glob("[0-9]*/status"):
-        try:
-            text = status.read_text()
-            namespace = os.readlink(status.parent / "ns" / "pid_for_children")
-        except OSError:
-            continue
-        numbers = next((line.split()[1:] for line in text.splitlines() if line.startswith("NSpid:")), [])
-        if len(numbers) >= 2 and int(numbers[-2]) == pid and "sleep" in text.splitlines()[0] and namespace:
-            return int(status.parent.name)
+    of_node = [world.node.process.pid]
+    for parent in of_node:
+        with contextlib.suppress(OSError):  # it has ended
+            of_node += map(int, Path(f"/proc/{parent}/task/{parent}/children").read_text().split())
+    for number in of_node:
+        with contextlib.suppress(OSError):
+            text = Path(f"/proc/{number}/status").read_text()
+            numbers = next((line.split()[1:] for line in text.splitlines() if line.startswith("NSpid:")), [])
+            if len(numbers) >= 2 and int(numbers[-2]) == pid and "sleep" in text.splitlines()[0]:
+                return number
     raise AssertionError(f"no process {pid} of the node")
 
 
