@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 from unittest import mock
 
-from bridgehead.insight.facts.network_collecting import collect
+from bridgehead.insight.facts.network_local_reading import collect
 from bridgehead.insight.forked_namespace import ForkedNamespace
 from bridgehead.insight.network_namespaces import SECONDS, NotEntered
 from bridgehead.network import syscalls
@@ -134,7 +134,7 @@ class _Proxy(trace_world._Proxy, ipvs_world._IpvsProxy):
     def rules(self, sections: list[str]) -> dict[str, Any]:
         import msgspec
 
-        from bridgehead.insight.facts.network_collecting import collect_state
+        from bridgehead.insight.facts.network_local_reading import collect_state
         from bridgehead.insight.facts.network_state import RULES, Section
         from bridgehead.insight.rulesets.comparison import compare
         from bridgehead.insight.rulesets.reading import read_rules
@@ -165,7 +165,7 @@ class _Proxy(trace_world._Proxy, ipvs_world._IpvsProxy):
         return [[one.cause, one.subject, one.text] for one in found]
 
     def service_flows(self) -> list[dict[str, Any]]:
-        from bridgehead.insight.facts.network_collecting import collect_state
+        from bridgehead.insight.facts.network_local_reading import collect_state
         from bridgehead.insight.facts.network_state import Section
         from bridgehead.insight.flows import find_flows, service_as_json
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bridgehead.insight.expectations import Expectations
-from bridgehead.insight.facts.network_collecting import collect_state
+from bridgehead.insight.facts.network_local_reading import collect_state
 from bridgehead.insight.facts.network_state import RULES
 from bridgehead.insight.rulesets.comparison import Kind, compare
 from bridgehead.insight.rulesets.entries import Mechanism, NodeRules, RulesMode

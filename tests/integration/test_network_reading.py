@@ -14,9 +14,9 @@ from unittest import mock
 
 import pytest
 
-from bridgehead.insight.facts.network_collecting import collect_state
-from bridgehead.insight.facts.network_programs import read_by_programs
+from bridgehead.insight.facts.network_local_reading import collect_state
 from bridgehead.insight.facts.network_reading import read_network
+from bridgehead.insight.facts.network_remote_reading import read_by_programs
 from bridgehead.insight.facts.network_state import AddressPort, Interface, Listening, Route, Section
 from bridgehead.insight.forked_namespace import ForkedNamespace
 from bridgehead.insight.network_namespaces import Completed, NotEntered, OnlyPrograms

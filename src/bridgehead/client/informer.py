@@ -22,7 +22,7 @@ from bridgehead.objects.meta import Object, ObjectKey
 
 from .codec import ListResult, WatchEvent
 from .errors import BadRequest, ClientError, Gone, Invalid, Unreachable
-from .object_store import Handler, IndexFunction, ObjectStore
+from .informer_cache import Handler, IndexFunction, InformerCache
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ class Informer(Generic[T]):
         self._client = client
         self._selection = (namespace, label_selector, field_selector)
         self._trim = trim
-        self._store: ObjectStore[T] = ObjectStore(kind.plural, indexes)
+        self._cache: InformerCache[T] = InformerCache(kind.plural, indexes)
         self._resource_version = ""
         self._must_list = True
         self._lists_by_watch = few
@@ -96,30 +96,30 @@ class Informer(Generic[T]):
         await self._synced.wait()
 
     def add_index(self, name: str, function: IndexFunction[T]) -> None:
-        self._store.add_index(name, function)
+        self._cache.add_index(name, function)
 
     def on_change(self, handler: Handler[T]) -> None:
         """Call `handler(None, obj)` now for every object, and `handler(old, new)` for every change from now on.
 
         Handlers must not block. An exception of one is logged and does not affect the others.
         """
-        self._store.on_change(handler)
+        self._cache.on_change(handler)
 
     def get(self, key: ObjectKey) -> T | None:
-        return self._store.get(key)
+        return self._cache.get(key)
 
     def keys(self) -> Iterable[ObjectKey]:
-        return self._store.keys()
+        return self._cache.keys()
 
     def items(self) -> Iterable[T]:
-        return self._store.items()
+        return self._cache.items()
 
     def by_index(self, index: str, value: str) -> list[T]:
         """Return the objects for which the index function returns `value`. Raises KeyError without such an index."""
-        return self._store.by_index(index, value)
+        return self._cache.by_index(index, value)
 
     def __len__(self) -> int:
-        return len(self._store)
+        return len(self._cache)
 
     async def run(self) -> None:
         """Keep the copy up to date until cancelled."""
@@ -151,7 +151,7 @@ class Informer(Generic[T]):
         self._replace(result.items, result.resource_version)
 
     def _replace(self, objects: Iterable[T], resource_version: str) -> None:
-        self._store.replace_all(objects if self._trim is None else map(self._trim, objects))
+        self._cache.replace_all(objects if self._trim is None else map(self._trim, objects))
         self._resource_version = resource_version
         self._must_list = False
         self._recovered()
@@ -191,9 +191,9 @@ class Informer(Generic[T]):
         self._backoff.reset()
         match event.type:
             case "ADDED" | "MODIFIED":
-                self._store.put(event.object if self._trim is None else self._trim(event.object))
+                self._cache.put(event.object if self._trim is None else self._trim(event.object))
             case "DELETED":
-                self._store.remove(event.object.key)
+                self._cache.remove(event.object.key)
         self._resource_version = event.object.metadata.resource_version or self._resource_version
 
     @contextlib.contextmanager

@@ -96,22 +96,21 @@ class Installer:
     def __init__(self, client: ApiClient, config: LabConfig) -> None:
         self._client = client
         self._config = config
-        self._installed: set[str] = set()
+        self._installed: set[tuple[str, int]] = set()  # files and their stages
 
     async def install(self, file: str, *, workloads: bool = True) -> None:
         """Create the missing objects, and update the program's, of those that have pods only if `workloads`."""
-        for stage in range(3 if workloads else 2):
-            step = f"{file} {stage}"
-            if step not in self._installed:
-                manifests = system_manifests(file, self._config)
-                await all_of(
-                    *(
-                        ensure(self._client, KINDS[one["kind"]], one)
-                        for one in manifests
-                        if _STAGES.get(one["kind"], 1) == stage
-                    )
+        missing = [stage for stage in range(3 if workloads else 2) if (file, stage) not in self._installed]
+        manifests = system_manifests(file, self._config) if missing else []
+        for stage in missing:
+            await all_of(
+                *(
+                    ensure(self._client, KINDS[one["kind"]], one)
+                    for one in manifests
+                    if _STAGES.get(one["kind"], 1) == stage
                 )
-                self._installed.add(step)
+            )
+            self._installed.add((file, stage))
 
 
 async def all_of(*works: Coroutine[Any, Any, None]) -> None:

@@ -34,7 +34,7 @@ async def read_network(
 
     A section that cannot be read is unseen; all are where the namespace cannot be entered. Raises nothing.
     """
-    from .network_collecting import collect  # not needed for namespaces in which only programs run
+    from .network_local_reading import collect  # not needed for namespaces in which only programs run
 
     wanted = tuple(section for section in Section if section in sections)
     try:
@@ -43,7 +43,7 @@ async def read_network(
         pass
     except NotEntered as error:
         return _unseen(wanted, str(error))
-    from .network_programs import read_by_programs
+    from .network_remote_reading import read_by_programs
 
     try:
         async with asyncio.timeout(seconds):

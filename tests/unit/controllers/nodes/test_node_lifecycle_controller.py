@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from bridgehead.client.errors import NotFound, Unreachable
-from bridgehead.client.object_store import ObjectStore
+from bridgehead.client.informer_cache import InformerCache
 from bridgehead.controllers.nodes.node_lifecycle_controller import LEASE_NAMESPACE, NodeLifecycleController
 from bridgehead.controllers.nodes.watch_clock import WatchClock
 from bridgehead.controllers.nodes.zone_disruption import (
@@ -30,7 +30,7 @@ from tests.unit.virtual_time import run_virtual
 RENEWAL_SECONDS = 10.0
 
 
-class Copy(ObjectStore[Any]):
+class Copy(InformerCache[Any]):
     """An informer that is always synced."""
 
     async def wait_synced(self) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bridgehead.client.object_store import ObjectStore
+from bridgehead.client.informer_cache import InformerCache
 from bridgehead.controllers.read_your_writes import Latest
 from bridgehead.controllers.workloads.owned import OwnedIndex
 from bridgehead.objects.apps import ReplicaSet
@@ -38,7 +38,7 @@ def names(pods: list[Pod]) -> set[str]:
 
 
 def test_candidates_are_owned_pods_and_orphans_of_the_namespace() -> None:
-    store: Any = ObjectStore[Pod]("pods")
+    store: Any = InformerCache[Pod]("pods")
     store.put(pod("early", "me"))
     index = OwnedIndex(store)
     for one in (pod("mine", "me"), pod("theirs", "other"), pod("orphan"), pod("far", namespace="far")):
@@ -57,7 +57,7 @@ def test_candidates_are_owned_pods_and_orphans_of_the_namespace() -> None:
     [([5], [7], 7), ([5], [5], 5), ([5, 7], [6], 7), ([5], [7, 9], 9)],
 )
 def test_the_newer_of_observed_and_written_counts_is_used(seen: list[int], written: list[int], expected: int) -> None:
-    store: Any = ObjectStore[ReplicaSet]("replicasets")
+    store: Any = InformerCache[ReplicaSet]("replicasets")
     latest = Latest(store)
     for number in seen:
         store.put(version(number))
@@ -67,7 +67,7 @@ def test_the_newer_of_observed_and_written_counts_is_used(seen: list[int], writt
 
 
 def test_a_written_count_is_forgotten_when_it_is_observed_or_deleted() -> None:
-    store: Any = ObjectStore[ReplicaSet]("replicasets")
+    store: Any = InformerCache[ReplicaSet]("replicasets")
     latest = Latest(store)
     store.put(version(5))
     latest.remember(version(7))

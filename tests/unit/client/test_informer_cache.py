@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridgehead.client.object_store import ObjectStore
+from bridgehead.client.informer_cache import InformerCache
 from bridgehead.objects.core import Pod
 from bridgehead.objects.meta import ObjectKey, ObjectMeta
 
@@ -23,7 +23,7 @@ steps = st.lists(
 
 @given(steps)
 def test_indexes_and_handlers_follow_every_change(steps):
-    store = ObjectStore("pods", {"value": lambda pod: pod.metadata.labels.keys()})
+    store = InformerCache("pods", {"value": lambda pod: pod.metadata.labels.keys()})
     mirror: dict[ObjectKey, Pod] = {}
 
     def on_change(old, new):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from bridgehead.insight.facts.network_programs import read_by_programs
+from bridgehead.insight.facts.network_remote_reading import read_by_programs
 from bridgehead.insight.facts.network_state import Section
 from bridgehead.insight.network_namespaces import Completed
 

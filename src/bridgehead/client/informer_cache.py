@@ -1,6 +1,6 @@
-"""Object store of an informer: objects by key, with indexes.
+"""Cache of an informer: objects by key, with indexes.
 
-Handlers are called after the store and its indexes have been updated.
+Handlers are called after the cache and its indexes have been updated.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Handler = Callable[[T | None, T | None], None]
 IndexFunction = Callable[[T], Iterable[str]]
 
 
-class ObjectStore(Generic[T]):
+class InformerCache(Generic[T]):
     """Objects by key. `name` is used in log lines."""
 
     def __init__(self, name: str, indexes: Mapping[str, IndexFunction[T]] | None = None) -> None:
