@@ -30,10 +30,10 @@ class World:
     def see(self, kind: Kind[Any], obj: Object, **meta: Any) -> None:
         self._version += 1
         metadata = msgspec.structs.replace(obj.metadata, resource_version=str(self._version), **meta)
-        self._informers.get(kind)._store.put(msgspec.structs.replace(obj, metadata=metadata))
+        self._informers.get(kind)._cache.put(msgspec.structs.replace(obj, metadata=metadata))
 
     def lose(self, kind: Kind[Any], obj: Object) -> None:
-        self._informers.get(kind)._store.remove(obj.key)
+        self._informers.get(kind)._cache.remove(obj.key)
 
     @property
     def notified(self) -> set[tuple[ObjectKey, bool]]:

@@ -26,11 +26,11 @@ class World:
         self.informer.on_change(lambda old, new: self.woken.extend(self.cache.foreign_changes(old, new)))
 
     def sees(self, slice_: EndpointSlice) -> None:
-        self.informer._store.put(slice_)
+        self.informer._cache.put(slice_)
         self.reaches(int(slice_.metadata.resource_version))
 
     def sees_deleted(self, slice_: EndpointSlice, revision: int) -> None:
-        self.informer._store.remove(slice_.key)
+        self.informer._cache.remove(slice_.key)
         self.reaches(revision)
 
     def reaches(self, revision: int) -> None:
