@@ -6,6 +6,7 @@ Prints the size of the files, that of the archive, and the digest, which is the 
 from __future__ import annotations
 
 import argparse
+import fcntl
 import os
 import subprocess
 import sys
@@ -59,7 +60,11 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
 
 def _make(options: argparse.Namespace, target: Path) -> str:
     started, contents = time.monotonic(), options.contents
-    [chosen] = Packages(options.downloads.absolute(), contents.not_needed, options.sources).download(contents.selected)
+    downloads = options.downloads.absolute()
+    downloads.mkdir(parents=True, exist_ok=True)
+    with open(downloads / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # a build of another image takes other packages for installed
+        [chosen] = Packages(downloads, contents.not_needed, options.sources).download(contents.selected)
     layers = _layers(chosen, contents)
     size = sum(len(entry.content) for tree in layers.values() for entry in tree.entries.values())
     if size > contents.limit:
