@@ -56,7 +56,7 @@ class NodeInit:
 
     def start(self) -> None:
         """Fork the process, which builds the node's root."""
-        reader, writer = os.pipe2(os.O_CLOEXEC)
+        reader, writer = os.pipe()
         syscalls.unshare(syscalls.CLONE_NEWPID)
         try:
             self._pid = os.fork()
@@ -69,15 +69,14 @@ class NodeInit:
 
     def wait_built(self) -> None:
         """Wait until the started process has built the node's root."""
-        pid = self._pid
         with open(self._answers, "rb", buffering=0) as answers:
             answer = answers.read(4096) or b"it ended"
         if answer != b"!":
-            os.waitpid(pid, 0)
+            os.waitpid(self._pid, 0)
             raise OSError(f"cannot make the root file system of {self._node.name}: {answer.decode(errors='replace')}")
-        self._pidfd = os.pidfd_open(pid)
-        self._pid_namespace = os.open(f"/proc/{pid}/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
-        self._root = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+        self._pidfd = os.pidfd_open(self._pid)
+        self._pid_namespace = os.open(f"/proc/{self._pid}/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+        self._root = os.open(f"/proc/{self._pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
 
     def _close(self) -> None:
         for descriptor in (self._pidfd, self._pid_namespace, self._root):
