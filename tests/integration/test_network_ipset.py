@@ -50,14 +50,14 @@ def test_elements_of_every_type_are_read_back_as_they_were_written() -> None:
                 sets.create(name, kind)
                 for _ in range(2):  # again, they are there already
                     sets.add(name, elements)
-                print(sets.elements(name) == set(elements), sets.types()[name] == (kind, len(elements)))
+                print(sets.elements(name) == set(elements), sets.headers()[name][:2] == (kind, len(elements)))
                 listed = sh(f"ipset save {name}")
                 print(all(f"add {name} {element}\\n" in listed for element in elements))
                 sets.remove(name, elements)
                 sets.remove(name, elements)
                 print(sets.elements(name) == set())
-            sets.destroy([*sets.types(), "not-there"])
-            print(sets.types(), sets.elements("not-there"))
+            sets.destroy([*sets.headers(), "not-there"])
+            print(sets.headers(), sets.elements("not-there"))
     """)
 
     assert set(printed[:-1]) == {"True True", "True"}
@@ -100,7 +100,7 @@ def test_a_full_set_gets_another_limit_and_keeps_its_elements_and_rules() -> Non
             sets.change_limit("a", 65536, "b")
             sets.add("a", ["10.0.0.3"])
             create()
-            print(sets.limits(), *sorted(sets.elements("a")))
+            print({name: header.limit for name, header in sets.headers().items()}, *sorted(sets.elements("a")))
             try:
                 sets.destroy(["a"])
             except OSError as error:

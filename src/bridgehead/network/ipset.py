@@ -92,6 +92,17 @@ class SetType(NamedTuple):
     has_marks: bool = False
 
 
+class SetHeader(NamedTuple):
+    """A set without its elements. `size`: how many they are; -1 where the kernel does not report it.
+
+    `limit`: how many a hash may have; None for a bitmap.
+    """
+
+    kind: SetType
+    size: int
+    limit: int | None
+
+
 class IpSets(Closable):
     """The sets of the network namespace in which it was made. Methods block, and raise OSError."""
 
@@ -102,8 +113,8 @@ class IpSets(Closable):
     def close(self) -> None:
         self._netlink.close()
 
-    def types(self) -> dict[str, tuple[SetType, int]]:
-        """Return every set with its number of elements; -1 where the kernel does not report it."""
+    def headers(self) -> dict[str, SetHeader]:
+        """Return every set without its elements."""
         found = {}
         for answer in self._list(_be32(IPSET_ATTR_FLAGS, IPSET_FLAG_LIST_HEADER), "list sets"):
             if IPSET_ATTR_DATA not in answer:
@@ -115,8 +126,9 @@ class IpSets(Closable):
                 6 if answer[IPSET_ATTR_FAMILY][0] == socket.AF_INET6 else 4,
                 bool(flags & IPSET_FLAG_WITH_SKBINFO),
             )
-            count = int.from_bytes(header[IPSET_ATTR_ELEMENTS]) if IPSET_ATTR_ELEMENTS in header else -1
-            found[parse_text(answer[IPSET_ATTR_SETNAME])] = (kind, count)
+            size = int.from_bytes(header[IPSET_ATTR_ELEMENTS]) if IPSET_ATTR_ELEMENTS in header else -1
+            limit = int.from_bytes(header[IPSET_ATTR_MAXELEM]) if IPSET_ATTR_MAXELEM in header else None
+            found[parse_text(answer[IPSET_ATTR_SETNAME])] = SetHeader(kind, size, limit)
         return found
 
     def elements(self, name: str) -> set[str]:
@@ -126,15 +138,6 @@ class IpSets(Closable):
             for kind, data in each_attribute(answer.get(IPSET_ATTR_ADT, b"")):
                 if kind == IPSET_ATTR_DATA:
                     found.add(_element_text(parse_attributes(data)))
-        return found
-
-    def limits(self) -> dict[str, int]:
-        """Return how many elements each hash may have."""
-        found = {}
-        for answer in self._list(_be32(IPSET_ATTR_FLAGS, IPSET_FLAG_LIST_HEADER), "list sets"):
-            header = parse_attributes(answer.get(IPSET_ATTR_DATA, b""))
-            if IPSET_ATTR_MAXELEM in header:
-                found[parse_text(answer[IPSET_ATTR_SETNAME])] = int.from_bytes(header[IPSET_ATTR_MAXELEM])
         return found
 
     def create(self, name: str, kind: SetType, *, limit: int = USUAL_LIMIT) -> None:
@@ -170,7 +173,7 @@ class IpSets(Closable):
 
         `by`: the name of that set meanwhile. What another program changes during the call is lost.
         """
-        kind, _ = self.types()[name]
+        kind = self.headers()[name].kind
         self.destroy([by])
         self.create(by, kind, limit=limit)
         try:

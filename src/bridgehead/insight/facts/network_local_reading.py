@@ -213,7 +213,7 @@ def _read_ip_sets(state: NetworkState) -> None:
         return
     lines = []
     with _reading("IP sets"), IpSets() as sets:
-        for name, (kind, _) in sets.types().items():
+        for name, (kind, *_) in sets.headers().items():
             family = "" if kind.kind.startswith("bitmap:") else f" family inet{'6' if kind.family == 6 else ''}"
             marks = " skbinfo" if kind.has_marks else ""
             lines.append(f"create {name} {kind.kind}{family}{marks}\n")

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, TypeVar
 
 from bridgehead.network.interface_addresses import Address, Addresses
-from bridgehead.network.ipset import LARGE_LIMIT, USUAL_LIMIT, IpSets, SetType
+from bridgehead.network.ipset import LARGE_LIMIT, USUAL_LIMIT, IpSets, SetHeader
 from bridgehead.network.ipvs import Destination, Ipvs, Load, Scheduling, Server
 from bridgehead.proxy import iptables
 from bridgehead.proxy.config import IpvsOptions
@@ -116,7 +116,7 @@ class Kernel:
     def _try_sets(self) -> None:
         """Raise ModeUnavailable unless the kernel has all types of IP sets that the mode uses."""
         try:
-            self._sets.types()
+            self._sets.headers()
         except OSError as error:
             raise ModeUnavailable(f"this kernel has no IP sets (CONFIG_IP_SET): {error.strerror}") from error
         for kind in dict.fromkeys(sets.wanted(4).values()):
@@ -150,16 +150,16 @@ class Kernel:
         existing = self._existing_sets()
         return KernelState(
             servers=servers,
-            sets={name: (kind, self._sets.elements(name)) for name, (kind, _) in existing.items() if name in ours},
-            limits=self._sets.limits() if existing else {},
+            sets={name: (header.kind, self._sets.elements(name)) for name, header in existing.items() if name in ours},
+            limits={name: header.limit for name, header in existing.items() if header.limit is not None},
             bound={address.address for address in self._addresses.all() if address.link == self._dummy},
             tables=tables,
         )
 
-    def _existing_sets(self) -> dict[str, tuple[SetType, int]]:
+    def _existing_sets(self) -> dict[str, SetHeader]:
         """Return the IP sets. Raises OSError, but not in a kernel without IP sets, where there are none to remove."""
         try:
-            return self._sets.types()
+            return self._sets.headers()
         except OSError as error:
             if error.errno != errno.EINVAL:  # nfnetlink's error for a subsystem that nobody has registered
                 raise
@@ -172,7 +172,7 @@ class Kernel:
     def set_sizes(self) -> dict[str, int]:
         """Return the number of elements of each IP set, except sets for which this kernel does not report it."""
         with _refused():
-            return {name: count for name, (_, count) in self._sets.types().items() if count >= 0}
+            return {name: header.size for name, header in self._sets.headers().items() if header.size >= 0}
 
     def servers(self) -> dict[Server, Scheduling]:
         with _refused():

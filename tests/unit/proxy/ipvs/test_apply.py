@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from bridgehead.network.ipset import SetType
+from bridgehead.network.ipset import SetHeader, SetType
 from bridgehead.proxy import iptables
 from bridgehead.proxy.config import IpvsOptions
 from bridgehead.proxy.errors import ModeUnavailable
@@ -17,16 +17,16 @@ from bridgehead.proxy.ipvs.apply import Kernel
 class Sets:
     """IP sets of a kernel that answers every question in the same way."""
 
-    def __init__(self, answer: dict[str, tuple[SetType, int]] | OSError) -> None:
+    def __init__(self, answer: dict[str, SetHeader] | OSError) -> None:
         self.answer = answer
 
-    def types(self) -> dict[str, tuple[SetType, int]]:
+    def headers(self) -> dict[str, SetHeader]:
         if isinstance(self.answer, OSError):
             raise self.answer
         return self.answer
 
 
-def kernel(answer: dict[str, tuple[SetType, int]] | OSError) -> Kernel:
+def kernel(answer: dict[str, SetHeader] | OSError) -> Kernel:
     found = object.__new__(Kernel)  # without the kernel's sockets
     found._sets = Sets(answer)  # type: ignore[assignment]
     found.tables = iptables.NoCommands()
@@ -38,7 +38,7 @@ def failure(number: int) -> OSError:
 
 
 def test_a_kernel_without_ip_sets_has_none_to_remove() -> None:
-    some = {"KUBE-CLUSTER-IP": (SetType("hash:ip,port"), 0)}
+    some = {"KUBE-CLUSTER-IP": SetHeader(SetType("hash:ip,port"), 0, 65536)}
 
     assert kernel(some)._existing_sets() == some
     assert kernel(failure(errno.EINVAL))._existing_sets() == {}
